@@ -1,0 +1,175 @@
+"""Immutable look-ups over one snapshot of the directory."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from weir.directory.v1.directory_pb2 import (
+    ApiKey,
+    Limit,
+    Model,
+    Plan,
+    Policy,
+    Pool,
+    Snapshot,
+    Tenant,
+    User,
+)
+from weir_core.directory.parameters import Parameters, resolve_parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedLimit:
+    """A limit with the layer and owner that it is configured on.
+
+    `id` is unique in the deployment, such as `tenant:acme/tpm`.
+    """
+
+    id: str
+    layer: str
+    owner: str
+    limit: Limit
+
+
+class DirectoryIndex:
+    """One version of the directory, indexed. Never changes; a new version is a new index."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.version: int = snapshot.version
+        self._tenants = {tenant.id: tenant for tenant in snapshot.tenants}
+        self._users = {(user.tenant_id, user.id): user for user in snapshot.users}
+        self._keys = {key.id: key for key in snapshot.api_keys}
+        self._keys_by_hash = {digest: key for key in snapshot.api_keys for digest in key.hashes}
+        self._plans = {plan.id: plan for plan in snapshot.plans}
+        self._pools = {pool.name: pool for pool in snapshot.pools}
+        self._models = {model.name: model for model in snapshot.models}
+        self._aliases = {
+            alias: model for model in snapshot.models for alias in model.aliases
+        } | self._models
+        self._parameters: dict[tuple[str, str, str], Parameters] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that is indexed; not to be changed."""
+        return self._snapshot
+
+    @property
+    def models(self) -> list[Model]:
+        """Every model, in the order of the directory."""
+        return list(self._snapshot.models)
+
+    @property
+    def tenants(self) -> list[Tenant]:
+        """Every tenant, in the order of the directory."""
+        return list(self._snapshot.tenants)
+
+    def tenant(self, tenant_id: str) -> Tenant | None:
+        """The tenant of that id."""
+        return self._tenants.get(tenant_id)
+
+    def user(self, tenant_id: str, user_id: str) -> User | None:
+        """The user of that id within that tenant; the same id elsewhere is another user."""
+        return self._users.get((tenant_id, user_id))
+
+    def key(self, key_id: str) -> ApiKey | None:
+        """The API key of that public id."""
+        return self._keys.get(key_id)
+
+    def key_by_hash(self, digest: bytes) -> ApiKey | None:
+        """The API key one of whose secrets has that SHA-256."""
+        return self._keys_by_hash.get(digest)
+
+    def plan(self, plan_id: str) -> Plan | None:
+        """The plan of that id."""
+        return self._plans.get(plan_id)
+
+    def model(self, name_or_alias: str) -> Model | None:
+        """The model of that name, or with that alias."""
+        return self._aliases.get(name_or_alias)
+
+    def pool(self, name: str) -> Pool | None:
+        """The pool of that name."""
+        return self._pools.get(name)
+
+    def policy(self, tenant_id: str) -> Policy:
+        """The plan's policy with what the tenant sets itself on top."""
+        merged = Policy()
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None:
+            return merged
+        plan = self._plans.get(tenant.plan_id)
+        if plan is not None:
+            merged.MergeFrom(plan.policy)
+        for name in ("allowed_models", "degradations"):
+            if getattr(tenant.policy, name):
+                merged.ClearField(name)
+        merged.MergeFrom(tenant.policy)
+        return merged
+
+    @cached_property
+    def cluster_limits(self) -> tuple[ScopedLimit, ...]:
+        """Limits over everybody."""
+        return tuple(
+            ScopedLimit(f"cluster/{limit.id}", "cluster", "", limit)
+            for limit in self._snapshot.cluster_limits
+        )
+
+    def tenant_limits(self, tenant_id: str) -> tuple[ScopedLimit, ...]:
+        """The plan's limits; the tenant's own replace those of the same id and add others."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None:
+            return ()
+        plan = self._plans.get(tenant.plan_id)
+        limits = {limit.id: limit for limit in plan.limits} if plan else {}
+        limits.update({limit.id: limit for limit in tenant.limits})
+        return _scoped("tenant", tenant_id, limits.values())
+
+    def user_limits(self, tenant_id: str, user_id: str) -> tuple[ScopedLimit, ...]:
+        """Limits of one user of one tenant."""
+        user = self._users.get((tenant_id, user_id))
+        return _scoped("user", f"{tenant_id}/{user_id}", user.limits) if user else ()
+
+    def key_limits(self, key_id: str) -> tuple[ScopedLimit, ...]:
+        """Limits of one API key."""
+        key = self._keys.get(key_id)
+        return _scoped("api_key", key_id, key.limits) if key else ()
+
+    def model_limits(self, model_name: str) -> tuple[ScopedLimit, ...]:
+        """Limits of one model over all tenants."""
+        model = self._models.get(model_name)
+        return _scoped("model", model_name, model.limits) if model else ()
+
+    def parameters(self, model_name: str, tenant_id: str = "", profile: str = "") -> Parameters:
+        """Parameters resolved model -> tenant -> worker profile.
+
+        Raises:
+            KeyError: there is no model of that name.
+        """
+        known = self._parameters.get((model_name, tenant_id, profile))
+        if known is not None:
+            return known
+        tenant = self._tenants.get(tenant_id)
+        resolved = resolve_parameters(
+            self._models[model_name].parameters,
+            tenant.model_parameters if tenant else (),
+            model_name,
+            profile,
+        )
+        if tenant is not None or not tenant_id:
+            self._parameters[model_name, tenant_id, profile] = resolved
+        return resolved
+
+    def keys_of_tenants(self) -> dict[str, list[ApiKey]]:
+        """API keys by tenant id."""
+        keys: dict[str, list[ApiKey]] = defaultdict(list)
+        for key in self._snapshot.api_keys:
+            keys[key.tenant_id].append(key)
+        return keys
+
+
+def _scoped(layer: str, owner: str, limits: Iterable[Limit]) -> tuple[ScopedLimit, ...]:
+    return tuple(
+        ScopedLimit(f"{layer}:{owner}/{limit.id}", layer, owner, limit) for limit in limits
+    )
