@@ -34,6 +34,7 @@ class GenerateRequest(_message.Message):
     MODEL_VERSION_FIELD_NUMBER: _builtins.int
     CHAT_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
+    TOKEN_INPUT_FIELD_NUMBER: _builtins.int
     MAX_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
@@ -76,6 +77,10 @@ class GenerateRequest(_message.Message):
         """Rendered with the model's chat template."""
 
     @_builtins.property
+    def token_input(self) -> Global___TokenInput:
+        """Used as it is, already tokenised."""
+
+    @_builtins.property
     def sampling(self) -> _sampling_pb2.SamplingParams: ...
     def __init__(
         self,
@@ -84,6 +89,7 @@ class GenerateRequest(_message.Message):
         model_version: _builtins.str = ...,
         chat: Global___ChatInput | None = ...,
         prompt: _builtins.str = ...,
+        token_input: Global___TokenInput | None = ...,
         max_new_tokens: _builtins.int | None = ...,
         max_tokens: _builtins.int | None = ...,
         sampling: _sampling_pb2.SamplingParams | None = ...,
@@ -96,15 +102,15 @@ class GenerateRequest(_message.Message):
         shared_prefix_characters: _builtins.int = ...,
         json_schema: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "input", b"input", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "input", b"input", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "prompt", b"prompt", "sampling", b"sampling", "token_input", b"token_input"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "class", b"class", "conversation_id", b"conversation_id", "idempotency_key", b"idempotency_key", "input", b"input", "json_schema", b"json_schema", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "model", b"model", "model_version", b"model_version", "priority", b"priority", "prompt", b"prompt", "sampling", b"sampling", "session_id", b"session_id", "shared_prefix_characters", b"shared_prefix_characters", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "class", b"class", "conversation_id", b"conversation_id", "idempotency_key", b"idempotency_key", "input", b"input", "json_schema", b"json_schema", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "model", b"model", "model_version", b"model_version", "priority", b"priority", "prompt", b"prompt", "sampling", b"sampling", "session_id", b"session_id", "shared_prefix_characters", b"shared_prefix_characters", "stream", b"stream", "token_input", b"token_input"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_new_tokens: _TypeAlias = _typing.Literal["max_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
-    _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
+    _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt", "token_input"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens) -> _WhichOneofReturnType__max_new_tokens | None: ...
@@ -114,6 +120,30 @@ class GenerateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
+
+@_typing.final
+class TokenInput(_message.Message):
+    """A prompt of token ids of the model's own tokenizer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Each from 0 to the size of the vocabulary - 1; at least one."""
+
+    def __init__(
+        self,
+        *,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenInput: _TypeAlias = TokenInput  # noqa: Y015
 
 @_typing.final
 class ChatInput(_message.Message):

@@ -286,7 +286,9 @@ class Extension(_message.Message):
     output_tokens: _builtins.int
     """Output tokens so far, cumulative."""
     additional_output_tokens: _builtins.int
-    """Output tokens asked for on top of what is reserved; 0 is a heartbeat."""
+    """Output tokens to have reserved beyond `output_tokens`; what is reserved already counts, so
+    that a retry asks for nothing twice. 0 is a heartbeat.
+    """
     dispatched: _builtins.bool
     """The request has been dispatched to a worker: prompt tokens count from now on."""
     prompt_tokens: _builtins.int
