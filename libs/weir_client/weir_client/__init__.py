@@ -1,0 +1,49 @@
+"""Typed asyncio client of Tokenweir. Needs grpcio and protobuf alone.
+
+async with AsyncClient("127.0.0.1:8001", api_key=key) as client:
+    async with client.generate("smollm2", prompt="Hello", max_new_tokens=32) as answer:
+        async for text in answer:
+            print(text, end="", flush=True)
+    print(answer.usage)
+"""
+
+from weir_client.answer import Answer
+from weir_client.client import AsyncClient
+from weir_client.errors import (
+    AuthenticationError,
+    CallCancelled,
+    ConflictError,
+    DeadlineExceeded,
+    InvalidRequest,
+    LimitExceeded,
+    NotBuiltYet,
+    NotFound,
+    PermissionDenied,
+    ServerError,
+    Unavailable,
+    WeirClientError,
+)
+from weir_client.request import GenerateOptions, Message
+from weir_client.retry import RetryPolicy
+from weir_client.stream import AnswerStream
+
+__all__ = [
+    "Answer",
+    "AnswerStream",
+    "AsyncClient",
+    "AuthenticationError",
+    "CallCancelled",
+    "ConflictError",
+    "DeadlineExceeded",
+    "GenerateOptions",
+    "InvalidRequest",
+    "LimitExceeded",
+    "Message",
+    "NotBuiltYet",
+    "NotFound",
+    "PermissionDenied",
+    "RetryPolicy",
+    "ServerError",
+    "Unavailable",
+    "WeirClientError",
+]

@@ -1,0 +1,29 @@
+"""A whole answer."""
+
+from dataclasses import dataclass
+
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord
+from weir.common.v1.usage_pb2 import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request came to.
+
+    Attributes:
+        text: the whole text.
+        finish_reason: `stop` or `length`; `abort` when it was ended early by the server.
+        usage: tokens, as charged.
+        request_id: id of the request.
+        model: name of the model that answered, after alias and canary.
+        lifecycle: the terminal record.
+        degradations: what was changed instead of refusing; empty if nothing.
+    """
+
+    text: str
+    finish_reason: str
+    usage: Usage
+    request_id: str
+    model: str
+    lifecycle: LifecycleRecord
+    degradations: tuple[str, ...]

@@ -1,0 +1,146 @@
+"""An answer as it arrives."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from weir.common.v1.sampling_pb2 import FinishReason
+from weir.common.v1.usage_pb2 import Usage
+from weir.gateway.v1.inference_service_pb2 import (
+    Accepted,
+    Finished,
+    GenerateRequest,
+    GenerateResponse,
+)
+from weir_client.answer import Answer
+from weir_client.errors import CallCancelled, ServerError, WeirClientError, from_rpc_error
+from weir_client.retry import RetryPolicy
+
+Call = grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse]
+
+
+class AnswerStream:
+    """Iterate for the text; afterwards read `usage` and `finish_reason`.
+
+    `aclose` and the end of `async with` cancel a request that still runs: the server stops the
+    work and charges what ran. Iterating raises WeirClientError's subclasses.
+    """
+
+    def __init__(
+        self, open_call: Callable[[float], Call], retry: RetryPolicy, timeout_s: float
+    ) -> None:
+        self._open_call = open_call
+        self._retry = retry
+        self._timeout_s = timeout_s
+        self._call: Call | None = None
+        self.accepted: Accepted | None = None
+        self.finished: Finished | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Id of the request; empty until it is accepted."""
+        return self.accepted.request_id if self.accepted else ""
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens, as charged; None until the end."""
+        return self.finished.usage if self.finished else None
+
+    @property
+    def finish_reason(self) -> str:
+        """`stop`, `length` or `abort`; empty until the end."""
+        if self.finished is None:
+            return ""
+        name = FinishReason.Name(self.finished.finish_reason)
+        return name.removeprefix("FINISH_REASON_").lower()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for response in self.responses():
+            if response.HasField("delta") and response.delta.text:
+                yield response.delta.text
+
+    async def responses(self) -> AsyncIterator[GenerateResponse]:
+        """Every message as it came, the life-cycle events included."""
+        try:
+            response = await self._first()
+            while response is not None:
+                self._note(response)
+                yield response
+                response = await self._next()
+        finally:
+            await self.aclose()
+        if self.finished is None:
+            raise ServerError(grpc.StatusCode.DATA_LOSS, "the answer ended without its last record")
+
+    async def collect(self) -> Answer:
+        """Reads to the end and returns the whole answer."""
+        text = "".join([piece async for piece in self])
+        accepted, finished = self.accepted or Accepted(), self.finished or Finished()
+        return Answer(
+            text=text,
+            finish_reason=self.finish_reason,
+            usage=finished.usage,
+            request_id=self.request_id,
+            model=accepted.model,
+            lifecycle=finished.lifecycle,
+            degradations=tuple(accepted.degradations),
+        )
+
+    async def aclose(self) -> None:
+        """Cancels the request if it still runs."""
+        if self._call is not None:
+            self._call.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _first(self) -> GenerateResponse | None:
+        ends_at = time.monotonic() + self._timeout_s
+        attempt = 1
+        while True:
+            self._call = self._open_call(max(0.0, ends_at - time.monotonic()))
+            try:
+                return await self._next()
+            except WeirClientError as error:
+                delay = self._retry.delay_s(attempt, error)
+                if delay is None or time.monotonic() + delay >= ends_at:
+                    raise
+            await asyncio.sleep(delay)
+            attempt += 1
+
+    async def _next(self) -> GenerateResponse | None:
+        if self._call is None:
+            return None
+        try:
+            response = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from None
+        except asyncio.CancelledError:
+            # grpc.aio raises it for a cancelled call too, although no task was cancelled.
+            if _task_is_cancelled():
+                raise
+            raise CallCancelled(grpc.StatusCode.CANCELLED, "the answer was closed") from None
+        return response if isinstance(response, GenerateResponse) else None
+
+    def _note(self, response: GenerateResponse) -> None:
+        if response.HasField("accepted"):
+            self.accepted = response.accepted
+        elif response.HasField("finished"):
+            self.finished = response.finished
+
+
+def _task_is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
