@@ -1,0 +1,86 @@
+# Tokenweir: `make run` starts everything, `make test` checks everything. `make help` lists the rest.
+# Needs GNU make, Python 3.11 or newer and a network for the first run; the rest goes into .venv.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+# A Python to build the environment with; empty: the first of the usual names that is new enough.
+PYTHON ?=
+# Wheel index to take torch from; empty: pip's own. PyTorch publishes one with CPU wheels alone.
+TORCH_INDEX ?=
+# More arguments for `weir up`, pytest or the benchmark, such as ARGS="--workers 2".
+ARGS ?=
+# Parts that must not be skipped by tests, such as REQUIRE=model. See CONTRIBUTING.md.
+REQUIRE ?=
+export REQUIRE
+
+PACKAGES := pyproject.toml libs/weir_client/pyproject.toml constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --constraint constraints.txt
+RUFF := $(BIN)/python -m ruff
+# buf and the protoc plug-ins are found by name.
+WITH_TOOLS := PATH="$(abspath $(BIN)):$$PATH"
+
+.DEFAULT_GOAL := help
+.PHONY: help run test soak lint types format proto bench-stack clean
+
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.installed-run ## Start the four services and stream an answer of a real model
+	@exec $(BIN)/python -m weir_cli up $(ARGS)
+
+test: $(VENV)/.installed-dev ## Everything that a change can break (under 15 minutes on 2 cores)
+	$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.installed-dev ## The long runs
+	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+lint: $(VENV)/.installed-dev ## ruff, buf lint, import contracts
+	$(RUFF) check .
+	$(RUFF) format --check .
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/lint-imports
+
+types: $(VENV)/.installed-dev ## mypy, strict
+	$(BIN)/python -m mypy
+
+format: $(VENV)/.installed-dev ## Format Python and protos, apply safe fixes
+	$(RUFF) check --fix .
+	$(RUFF) format .
+	$(BIN)/buf format --write
+
+proto: $(VENV)/.installed-dev ## Regenerate the gRPC stubs and the generated pages of docs/
+	$(WITH_TOOLS) $(BIN)/python tools/generate_stubs.py
+	$(BIN)/python tools/generate_docs.py
+
+bench-stack: $(VENV)/.installed-run ## Measure the whole stack; the last line is JSON
+	$(BIN)/python -m bench.stack $(ARGS)
+
+clean: ## Remove the environment, caches and build output (not the downloaded model)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp is written last, so that an interrupted installation is taken up again.
+$(VENV)/.created:
+	@python=$$(PYTHON="$(PYTHON)" sh tools/find_python.sh) || exit 1; \
+	echo "Creating $(VENV) with $$python"; \
+	"$$python" -m venv $(VENV) || \
+	{ echo "error: $$python cannot create a virtual environment; install its venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+# torch alone and first: it is most of the download, so pip shows its progress. From an index of
+# its own it comes without dependencies, which that index may lack in the pinned versions.
+$(VENV)/.installed-torch: constraints.txt | $(VENV)/.created
+	$(INSTALL) $(if $(TORCH_INDEX),--no-deps --index-url "$(TORCH_INDEX)") torch
+	@touch $@
+
+$(VENV)/.installed-run: $(PACKAGES) $(VENV)/.installed-torch
+	@echo "Installing Tokenweir and what it needs (minutes the first time)"
+	@$(INSTALL) --quiet --editable libs/weir_client --editable '.[worker]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(PACKAGES) $(VENV)/.installed-torch
+	@echo "Installing Tokenweir and the tools of its tests (minutes the first time)"
+	@$(INSTALL) --quiet --editable libs/weir_client --editable '.[worker,dev]'
+	@touch $@ $(VENV)/.installed-run
