@@ -1,0 +1,89 @@
+"""Domain exceptions as HTTP answers that every OpenAI SDK understands."""
+
+import math
+from datetime import UTC, datetime
+
+from weir_core.errors.exceptions import LimitExceeded, Violation, WeirError
+from weir_core.errors.reasons import Reason
+
+ErrorBody = dict[str, dict[str, object]]
+
+# The SDK retries 409, 429 and 5xx by itself; for these a retry can only fail again.
+_NEVER_RETRY = frozenset(
+    {
+        Reason.BUDGET_EXHAUSTED,
+        Reason.RESERVATION_CONFLICT,
+        Reason.STALE_ATTEMPT,
+        Reason.NOT_BUILT_YET,
+    }
+)
+
+
+def to_http(exc: WeirError, request_id: str = "") -> tuple[int, ErrorBody, dict[str, str]]:
+    """HTTP status, JSON body and headers of an exception.
+
+    The body is `{"error": {message, type, param, code}}`; a limit adds `limit_type`,
+    `reset_time` (RFC 3339, null if never), `limit`, `used`, `requested`, `layer`, `resource`.
+    Header values are printable ASCII.
+    """
+    return exc.wire.http, to_body(exc), _headers(exc, request_id)
+
+
+def to_body(exc: WeirError) -> ErrorBody:
+    """The JSON body alone; also the last event of a stream that failed half-way."""
+    error: dict[str, object] = {
+        "message": exc.message,
+        "type": exc.wire.type,
+        "param": exc.field,
+        "code": exc.wire.code,
+    }
+    if isinstance(exc, LimitExceeded) and exc.violations:
+        error.update(_limit_fields(_binding(exc)))
+    return {"error": error}
+
+
+def header_safe(value: str) -> str:
+    """`value` as a header value: what is not printable ASCII is percent-encoded as UTF-8."""
+    return "".join(
+        char if " " <= char <= "~" else "".join(f"%{byte:02X}" for byte in _utf8(char))
+        for char in value
+    )
+
+
+def _utf8(char: str) -> bytes:
+    return char.encode("utf-8", errors="replace")
+
+
+def _binding(exc: LimitExceeded) -> Violation:
+    """The violation that lasts longest: waiting for any other would not be enough."""
+    return max(exc.violations, key=lambda v: v.reset_time_ms or math.inf)
+
+
+def _limit_fields(violation: Violation) -> dict[str, object]:
+    return {
+        "limit_type": violation.limit_type,
+        "reset_time": _rfc3339(violation.reset_time_ms),
+        "limit": violation.limit,
+        "used": violation.used,
+        "requested": violation.requested,
+        "layer": violation.layer,
+        "resource": violation.resource,
+    }
+
+
+def _rfc3339(unix_ms: int) -> str | None:
+    if not unix_ms:
+        return None
+    moment = datetime.fromtimestamp(unix_ms / 1_000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _headers(exc: WeirError, request_id: str) -> dict[str, str]:
+    headers = {"x-request-id": header_safe(request_id)} if request_id else {}
+    if exc.reason in _NEVER_RETRY or (exc.wire.http == 429 and exc.retry_after_s is None):
+        headers["x-should-retry"] = "false"
+    elif exc.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(exc.retry_after_s)))
+        headers["retry-after-ms"] = str(max(1, math.ceil(exc.retry_after_s * 1_000)))
+        headers["x-should-retry"] = "true"
+    return headers

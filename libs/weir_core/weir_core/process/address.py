@@ -1,0 +1,48 @@
+"""`host:port` addresses: parsing, binding, and what to say when binding fails."""
+
+import errno
+import os
+import socket
+
+from weir_core.errors.startup import StartupError
+
+
+def split_address(address: str, knob: str) -> tuple[str, int]:
+    """`host:port` as a pair; IPv6 hosts stand in brackets. Raises StartupError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise StartupError(f"{knob} is {address!r}; it must be host:port with a port of 0 to 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """The pair as `host:port`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bind_failed(address: str, knob: str, exc: Exception) -> StartupError:
+    """The error for an address that cannot be bound; finds out why by binding once itself."""
+    reason = exc.strerror if isinstance(exc, OSError) else _reason(*split_address(address, knob))
+    return StartupError(f"cannot listen on {address}: {reason}; change {knob}")
+
+
+def listen(address: str, knob: str) -> socket.socket:
+    """A listening TCP socket, port 0 for any. Raises StartupError naming address and knob."""
+    host, port = split_address(address, knob)
+    try:
+        return socket.create_server(
+            (host, port),
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+            backlog=1_024,
+        )
+    except OSError as exc:
+        raise bind_failed(address, knob, exc) from exc
+
+
+def _reason(host: str, port: int) -> str:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as exc:
+        return exc.strerror or os.strerror(exc.errno or errno.EADDRNOTAVAIL)
+    return "the address could not be bound"

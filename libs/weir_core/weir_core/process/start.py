@@ -1,0 +1,75 @@
+"""The entry point shared by the services' `__main__`."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from weir_core.config import ServiceSettings, load_settings
+from weir_core.errors.startup import StartupError
+from weir_core.process.runtime import ServiceRuntime
+from weir_core.telemetry.telemetry import setup_telemetry
+
+S = TypeVar("S", bound=ServiceSettings)
+
+Wire = Callable[[ServiceRuntime, S], Awaitable[None]]
+
+
+def run_service(
+    name: str, settings_cls: type[S], wire: Wire[S], argv: Sequence[str] | None = None
+) -> int:
+    """Runs one service process from arguments to exit status.
+
+    Args:
+        name: short name, such as `gateway`.
+        settings_cls: its settings.
+        wire: builds the parts and registers them with the runtime: servers with `add_server`,
+            clean-up with `on_drain` and `on_close`. It must not block for long.
+        argv: arguments; None for those of the process.
+
+    Returns 0 after an orderly end, 1 when it could not start (one line on stderr says why),
+    2 for bad settings (likewise).
+    """
+    try:
+        settings = load_settings(
+            settings_cls, sys.argv[1:] if argv is None else argv, prog=f"weir-{name}"
+        )
+    except StartupError as exc:
+        return _fail(name, exc, 2)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_main(name, settings, wire))
+    except StartupError as exc:
+        return _fail(name, exc, 1)
+    return 0
+
+
+async def _main(name: str, settings: S, wire: Wire[S]) -> None:
+    telemetry = setup_telemetry(name, settings)
+    runtime = ServiceRuntime(
+        name,
+        telemetry=telemetry,
+        metrics_address=settings.metrics_address,
+        drain_s=settings.drain_s,
+        grace_s=settings.grace_s,
+        supervisor_pid=settings.supervisor_pid,
+    )
+    await runtime.run(lambda: wire(runtime, settings))
+
+
+def _fail(name: str, exc: StartupError, code: int) -> int:
+    # For a supervisor the same line comes as JSON on stdout, where it reads `ready`.
+    print(f"weir-{name}: {exc}", file=sys.stderr, flush=True)  # noqa: T201
+    failed = {"event": "failed", "service": name, "error": str(exc)}
+    print(json.dumps(failed), flush=True)  # noqa: T201
+    return code
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

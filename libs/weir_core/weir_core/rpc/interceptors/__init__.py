@@ -1,0 +1,60 @@
+"""The interceptors of every server, in their fixed order."""
+
+from collections.abc import Collection, Sequence
+
+import grpc
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
+
+from weir_core.rpc.interceptors.auth import ServiceAuthInterceptor
+from weir_core.rpc.interceptors.deadline import DeadlineInterceptor
+from weir_core.rpc.interceptors.errors import ErrorsInterceptor
+from weir_core.rpc.interceptors.handler import HandlerInterceptor, RpcMethod
+from weir_core.rpc.interceptors.metrics import MetricsInterceptor
+from weir_core.rpc.interceptors.tracing import TracingInterceptor
+from weir_core.telemetry.tracing import Tracing
+
+__all__ = [
+    "DeadlineInterceptor",
+    "ErrorsInterceptor",
+    "HandlerInterceptor",
+    "MetricsInterceptor",
+    "RpcMethod",
+    "ServiceAuthInterceptor",
+    "TracingInterceptor",
+    "default_interceptors",
+]
+
+
+def default_interceptors(
+    *,
+    tracing: Tracing,
+    registry: CollectorRegistry,
+    tokens: Sequence[SecretStr] = (),
+    open_services: Collection[str] = (),
+    default_deadline_s: float | None = 30.0,
+) -> list[grpc.aio.ServerInterceptor]:
+    """Interceptors for `create_server`, outermost first.
+
+    1. tracing: the span covers everything, and the request id is known to all logs.
+    2. metrics: refusals of the inner ones are counted too.
+    3. errors: exceptions of all below become statuses.
+    4. deadline: too late is refused before anything is done.
+    5. service auth: only with `tokens`.
+
+    Args:
+        tracing: of the service.
+        registry: metrics are added to it; one set of interceptors per registry.
+        tokens: accepted cluster secrets; none means no check.
+        open_services: services that the check does not cover.
+        default_deadline_s: bound of unary calls that came without a deadline.
+    """
+    chain: list[grpc.aio.ServerInterceptor] = [
+        TracingInterceptor(tracing),
+        MetricsInterceptor(registry),
+        ErrorsInterceptor(),
+        DeadlineInterceptor(default_s=default_deadline_s),
+    ]
+    if tokens:
+        chain.append(ServiceAuthInterceptor(tokens, open_services=open_services))
+    return chain

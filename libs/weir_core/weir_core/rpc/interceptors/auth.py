@@ -1,0 +1,59 @@
+"""Services prove themselves to each other with the cluster secret."""
+
+import hmac
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pydantic import SecretStr
+
+from weir_core.errors import Reason, WeirError
+from weir_core.rpc.interceptors.handler import Context, HandlerInterceptor, Proceed, RpcMethod
+from weir_core.rpc.metadata import AUTHORIZATION, first_value
+
+_ALWAYS_OPEN = frozenset(
+    {
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+        "grpc.reflection.v1.ServerReflection",
+    }
+)
+_SCHEME = "bearer "
+
+
+class ServiceAuthInterceptor(HandlerInterceptor):
+    """Asks for `authorization: Bearer <cluster secret>`.
+
+    Args:
+        tokens: the secrets accepted; two while one replaces the other.
+        open_services: full names of services that check their callers themselves, such as the
+            gateway's public API. Health and reflection are always open.
+    """
+
+    def __init__(self, tokens: Sequence[SecretStr], *, open_services: Collection[str] = ()) -> None:
+        super().__init__()
+        if not all(token.get_secret_value() for token in tokens):
+            raise ValueError("an empty cluster token would let everyone in")
+        self._tokens = [token.get_secret_value().encode() for token in tokens]
+        self._open = _ALWAYS_OPEN | set(open_services)
+
+    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+        """Serves the RPC if its caller knows the secret."""
+        if method.service not in self._open:
+            self._check(first_value(context.invocation_metadata(), AUTHORIZATION))
+        return await proceed()
+
+    def _check(self, header: str) -> None:
+        if header[: len(_SCHEME)].lower() != _SCHEME:
+            raise WeirError(
+                Reason.API_KEY_MISSING,
+                "this service needs the cluster secret as `authorization: Bearer`; "
+                "set WEIR_CLUSTER_TOKEN on the caller",
+            )
+        sent = header[len(_SCHEME) :].strip().encode()
+        # All are compared, each in constant time.
+        matches = [hmac.compare_digest(sent, token) for token in self._tokens]
+        if not any(matches):
+            raise WeirError(
+                Reason.API_KEY_INVALID,
+                "the cluster secret is wrong; WEIR_CLUSTER_TOKEN must be the same everywhere",
+            )

@@ -1,0 +1,156 @@
+"""One shape for all four kinds of RPC handler, so that every interceptor is written once."""
+
+import inspect
+from abc import ABC, abstractmethod
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from weir_core.errors import Reason, WeirError
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler = Callable[[Any, Context], Awaitable[Any]]
+Proceed = Callable[[], Awaitable[Any]]
+
+
+class ClientGone(CancelledError):
+    """A write failed because the client has left; grpc may not have cancelled the task yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcMethod:
+    """Which RPC is being served.
+
+    Attributes:
+        path: `/weir.worker.v1.WorkerService/Generate`.
+        service: full name of the service.
+        name: name of the method.
+        kind: `unary`, `client_stream`, `server_stream` or `bidi_stream`.
+    """
+
+    path: str
+    service: str
+    name: str
+    kind: str
+
+
+class HandlerInterceptor(grpc.aio.ServerInterceptor, ABC):
+    """Base of the interceptors: subclasses write `around` once for every kind of RPC.
+
+    Streaming handlers are run as coroutines that write: the generator of a handler is closed
+    in the same task and context when the client goes away (a bare generator would be left to
+    the garbage collector, which closes it in another task).
+    """
+
+    def __init__(self) -> None:
+        self._wrapped: dict[str, tuple[Any, Any]] = {}
+
+    @abstractmethod
+    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+        """Runs `await proceed()` once, or raises instead; returns what it returned."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Wraps the handler that was found; passes on None when there is none."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        path = handler_call_details.method
+        found = self._wrapped.get(path)
+        if found is None or found[0] is not handler:
+            found = (handler, _rebuild(handler, self._wrap(handler, path)))
+            self._wrapped[path] = found
+        return found[1]
+
+    def _wrap(self, handler: Any, path: str) -> Handler:
+        method = _method_of(handler, path)
+        inner = _as_coroutine(_behaviour_of(handler), method, handler.response_streaming)
+
+        async def wrapped(request: Any, context: Context) -> Any:
+            return await self.around(method, context, lambda: inner(request, context))
+
+        return wrapped
+
+
+def _method_of(handler: Any, path: str) -> RpcMethod:
+    service, _, name = path.removeprefix("/").partition("/")
+    kinds = {
+        (False, False): "unary",
+        (True, False): "client_stream",
+        (False, True): "server_stream",
+        (True, True): "bidi_stream",
+    }
+    kind = kinds[handler.request_streaming, handler.response_streaming]
+    return RpcMethod(path=path, service=service, name=name, kind=kind)
+
+
+def _behaviour_of(handler: Any) -> Any:
+    return (
+        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+    )
+
+
+def _as_coroutine(behaviour: Any, method: RpcMethod, streams: bool) -> Handler:
+    if inspect.isasyncgenfunction(behaviour):
+        return _written(behaviour)
+    if inspect.iscoroutinefunction(behaviour):
+        return _written_directly(behaviour) if streams else behaviour
+    # The base class of generated servicers: its methods are the ones nobody has overridden.
+    return _not_built(method)
+
+
+def _written(behaviour: Callable[[Any, Context], AsyncIterator[Any]]) -> Handler:
+    async def write_all(request: Any, context: Context) -> None:
+        async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
+            async for response in responses:
+                await _write(context, response)
+
+    return write_all
+
+
+async def _write(context: Context, response: Any) -> None:
+    try:
+        await context.write(response)
+    except grpc.aio.InternalError as exc:
+        # A client that left while this write was blocked shows as a failed batch.
+        raise ClientGone from exc
+
+
+def _written_directly(behaviour: Handler) -> Handler:
+    async def run(request: Any, context: Context) -> None:
+        try:
+            await behaviour(request, context)
+        except grpc.aio.InternalError as exc:
+            raise ClientGone from exc
+
+    return run
+
+
+def _not_built(method: RpcMethod) -> Handler:
+    async def refuse(_: Any, __: Context) -> None:
+        raise WeirError(
+            Reason.NOT_BUILT_YET, f"{method.path} is part of the contract but not built yet"
+        )
+
+    return refuse
+
+
+def _rebuild(handler: Any, wrapped: Handler) -> Any:
+    make: dict[tuple[bool, bool], Any] = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }
+    return make[handler.request_streaming, handler.response_streaming](
+        wrapped,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )

@@ -1,0 +1,74 @@
+"""A SERVER span around every RPC, and the request id of the caller."""
+
+from typing import Any
+
+import grpc
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from weir_core.rpc.interceptors.handler import Context, HandlerInterceptor, Proceed, RpcMethod
+from weir_core.rpc.interceptors.outcome import code_of
+from weir_core.rpc.metadata import REQUEST_ID, TRACEPARENT, TRACESTATE, first_value
+from weir_core.telemetry import names
+from weir_core.telemetry.context import bind_request
+from weir_core.telemetry.tracing import Tracing, context_from, make_current
+
+# Probes and long-lived multiplexed streams: requests on these carry their own traceparent.
+_UNTRACED = ("grpc.health.", "grpc.reflection.")
+
+_SERVER_FAULTS = frozenset(
+    {
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+
+
+class TracingInterceptor(HandlerInterceptor):
+    """Continues the caller's trace; the span is current in the handler and ends with it.
+
+    Health, reflection and bidirectional streams get no span: a span that lasts as long as the
+    process tells nothing.
+    """
+
+    def __init__(self, tracing: Tracing) -> None:
+        super().__init__()
+        self._tracing = tracing
+
+    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+        """Serves the RPC inside a span."""
+        metadata = context.invocation_metadata()
+        bind_request(request_id=first_value(metadata, REQUEST_ID)[:128], tenant_id="")
+        if method.kind == "bidi_stream" or method.service.startswith(_UNTRACED):
+            return await proceed()
+        parent = context_from(first_value(metadata, TRACEPARENT), first_value(metadata, TRACESTATE))
+        span = self._tracing.start(
+            f"{method.service}/{method.name}",
+            parent=parent,
+            kind=SpanKind.SERVER,
+            attributes={
+                names.RPC_SYSTEM: "grpc",
+                names.RPC_SERVICE: method.service,
+                names.RPC_METHOD: method.name,
+            },
+        )
+        make_current(span)
+        error: BaseException | None = None
+        try:
+            return await proceed()
+        except BaseException as exc:
+            error = exc
+            raise
+        finally:
+            _end(span, code_of(context, error))
+
+
+def _end(span: Span, code: grpc.StatusCode) -> None:
+    span.set_attribute(names.RPC_GRPC_STATUS_CODE, int(code.value[0]))
+    if code in _SERVER_FAULTS:
+        span.set_attribute(names.ERROR_TYPE, code.name)
+        span.set_status(Status(StatusCode.ERROR, code.name))
+    span.end()

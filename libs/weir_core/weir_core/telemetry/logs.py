@@ -1,0 +1,130 @@
+"""JSON logs on stderr, one line an event, redacted in one place.
+
+Every line has `ts, level, logger, event, service` and, where known, `request_id, tenant_id,
+trace_id, span_id`. The standard library's loggers (uvicorn, grpc) end in the same stream.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO, cast
+
+import orjson
+import structlog
+from opentelemetry import trace
+
+from weir_core.telemetry.context import current_request_id, current_tenant_id
+from weir_core.telemetry.redaction import mask_keys, redact
+from weir_core.telemetry.tracebacks import describe_exception
+
+Logger = structlog.typing.FilteringBoundLogger
+EventDict = MutableMapping[str, Any]
+
+# The text of foreign log calls is a sentence; it is masked for keys but has no fields to hide.
+_OWN_KEYS = ("event", "exception")
+
+
+def setup_logs(
+    service: str,
+    *,
+    level: str = "INFO",
+    exception_messages: bool = False,
+    stream: TextIO | None = None,
+) -> None:
+    """Configures logging of this process, structlog and the standard library alike.
+
+    Args:
+        service: value of `service` in every line.
+        level: DEBUG, INFO, WARNING or ERROR.
+        exception_messages: log the messages of unexpected exceptions too. Off by default:
+            they can quote a tenant's text.
+        stream: where lines go; None for stderr.
+    """
+    shared = _shared_processors(service, exception_messages)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    _quiet_foreign_loggers()
+
+
+def get_logger(name: str) -> Logger:
+    """A logger; `log.info("event_in_snake_case", key=value)`."""
+    return cast("Logger", structlog.stdlib.get_logger(name))
+
+
+def _shared_processors(service: str, messages: bool) -> list[structlog.typing.Processor]:
+    def add_identity(_: Any, __: str, event: EventDict) -> EventDict:
+        event["service"] = service
+        _add_known(event, "request_id", current_request_id())
+        _add_known(event, "tenant_id", current_tenant_id())
+        span = trace.get_current_span().get_span_context()
+        if span.is_valid:
+            event.setdefault("trace_id", f"{span.trace_id:032x}")
+            event.setdefault("span_id", f"{span.span_id:016x}")
+        return event
+
+    def add_exception(_: Any, __: str, event: EventDict) -> EventDict:
+        exc_info = event.pop("exc_info", None)
+        exc = _exception_of(exc_info)
+        if exc is not None:
+            event["exception"] = describe_exception(exc, with_messages=messages)
+        return event
+
+    return [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        add_identity,
+        add_exception,
+        _redacted,
+    ]
+
+
+def _add_known(event: EventDict, key: str, value: str) -> None:
+    if value:
+        event.setdefault(key, value)
+
+
+def _exception_of(exc_info: Any) -> BaseException | None:
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    if isinstance(exc_info, tuple):
+        return cast("BaseException | None", exc_info[1])
+    return sys.exc_info()[1] if exc_info else None
+
+
+def _redacted(_: Any, __: str, event: EventDict) -> EventDict:
+    own = {key: event.pop(key) for key in _OWN_KEYS if key in event}
+    meta = {key: event.pop(key) for key in list(event) if key.startswith("_")}
+    clean: EventDict = redact(event)
+    if "event" in own:
+        own["event"] = mask_keys(str(own["event"]))
+    return {**clean, **own, **meta}
+
+
+def _render(_: Any, __: str, event: EventDict) -> str:
+    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _quiet_foreign_loggers() -> None:
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = []
+        logger.propagate = True
+    # An access line holds the query string, where some clients put their key.
+    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+    # Logs every exception of a handler with its message; the error interceptor has logged it.
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)

@@ -1,0 +1,68 @@
+"""The one place that decides what a log line may hold: no secret, no prompt, no output text."""
+
+import re
+from collections.abc import Mapping
+
+MASK = "[redacted]"
+_MAX_TEXT = 2_000
+_MAX_DEPTH = 6
+
+_SECRET_KEYS = frozenset(
+    {
+        "authorization", "proxy_authorization", "api_key", "apikey", "x_api_key", "key", "token",
+        "secret", "password", "passwd", "cookie", "set_cookie", "credentials", "signature",
+        "cluster_token", "private_key", "access_token", "refresh_token", "client_secret",
+    }
+)  # fmt: skip
+_TEXT_KEYS = frozenset(
+    {
+        "prompt", "messages", "message_content", "text", "content", "input", "inputs", "output",
+        "outputs", "completion", "completions", "delta", "deltas", "body", "system",
+        "system_prompt", "tools", "arguments", "stop", "rendered", "token_ids", "prompt_token_ids",
+    }
+)  # fmt: skip
+_HIDDEN_KEYS = _SECRET_KEYS | _TEXT_KEYS
+_SECRET_SUFFIXES = ("_secret", "_password", "_api_key", "_authorization", "_credentials")
+_TEXT_SUFFIXES = ("_prompt", "_text", "_content", "_messages")
+_HIDDEN_SUFFIXES = _SECRET_SUFFIXES + _TEXT_SUFFIXES
+
+_KEY_LIKE = re.compile(
+    r"(?i)\bbearer\s+[A-Za-z0-9._~+/=-]{6,}"
+    r"|\b(?:sk|pk|tw|weir|whsec|whsk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9+/=]{16,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
+    r"|://[^/\s:@]+:[^/\s@]+@"
+)
+
+
+def redact(fields: Mapping[str, object]) -> dict[str, object]:
+    """A copy of log fields in which hidden keys and key-like values are masked, at any depth."""
+    return {name: _value(name, value, 0) for name, value in fields.items()}
+
+
+def mask_keys(text: str) -> str:
+    """`text` with everything that looks like a credential masked, cut at 2,000 characters."""
+    masked = _KEY_LIKE.sub(MASK, text)
+    return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]}..."
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a field of this name may hold a secret or a tenant's text."""
+    plain = name.lower().replace("-", "_").rpartition(".")[2]
+    return plain in _HIDDEN_KEYS or plain.endswith(_HIDDEN_SUFFIXES)
+
+
+def _value(name: str, value: object, depth: int) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if is_hidden(name) or isinstance(value, bytes | bytearray | memoryview):
+        return MASK
+    if isinstance(value, str):
+        return mask_keys(value)
+    if depth >= _MAX_DEPTH:
+        return MASK
+    if isinstance(value, Mapping):
+        return {str(key): _value(str(key), inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_value("", inner, depth + 1) for inner in value]
+    # A message or record prints its fields, and one of them may be a prompt.
+    return f"<{type(value).__name__}>"

@@ -1,0 +1,188 @@
+"""OpenTelemetry tracing without globals: one `Tracing` per service, passed to who needs it.
+
+Requests share streams, so a span's parent mostly comes as a `traceparent` string inside a
+frame, and the spans of queue, prefill and decode are written afterwards from timestamps.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
+Attributes = Mapping[str, Attribute]
+
+_W3C = TraceContextTextMapPropagator()
+_EXPORT_TIMEOUT_S = 5
+_EXPORT_DELAY_MS = 1_000
+
+
+class Tracing:
+    """Starts and exports the spans of one service.
+
+    Args:
+        service: `service.name` of the resource, such as `weir-gateway`.
+        processor: where ended spans go; None drops them, ids are still made and passed on.
+        sample_ratio: share of new traces recorded, 0 to 1; a caller's decision always wins.
+        instance: `service.instance.id`, such as the worker's id.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        *,
+        processor: SpanProcessor | None = None,
+        sample_ratio: float = 1.0,
+        instance: str = "",
+    ) -> None:
+        root: Sampler = ALWAYS_OFF if processor is None else TraceIdRatioBased(sample_ratio)
+        self._provider = TracerProvider(
+            sampler=ParentBased(root),
+            resource=_resource(service, instance),
+            shutdown_on_exit=False,
+        )
+        if processor is not None:
+            self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("weir")
+
+    def start(
+        self,
+        name: str,
+        *,
+        parent: Context | str | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Attributes | None = None,
+        start_us: int | None = None,
+    ) -> Span:
+        """Starts a span that the caller ends; it does not become the current one.
+
+        Args:
+            name: low-cardinality name.
+            parent: a context, a `traceparent` string ("" starts a new trace), or None for
+                the current span.
+            kind: SERVER, CLIENT or INTERNAL.
+            attributes: no prompt text, no secrets.
+            start_us: Unix microseconds; None for now.
+        """
+        return self._tracer.start_span(
+            name,
+            context=context_from(parent) if isinstance(parent, str) else parent,
+            kind=kind,
+            attributes=attributes,
+            start_time=None if start_us is None else start_us * 1_000,
+        )
+
+    @contextmanager
+    def span(
+        self,
+        name: str,
+        *,
+        parent: Context | str | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Attributes | None = None,
+    ) -> Iterator[Span]:
+        """Runs the block inside a span; an exception marks it as failed, by type only."""
+        span = self.start(name, parent=parent, kind=kind, attributes=attributes)
+        token = otel_context.attach(trace.set_span_in_context(span))
+        try:
+            yield span
+        except BaseException as exc:
+            mark_failed(span, exc)
+            raise
+        finally:
+            otel_context.detach(token)
+            span.end()
+
+    def record(
+        self,
+        name: str,
+        *,
+        parent: Context | str | None,
+        start_us: int,
+        end_us: int,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Attributes | None = None,
+        error: str | None = None,
+    ) -> str:
+        """Writes a span of the past from its timestamps, Unix microseconds.
+
+        `error` marks it as failed and is its description. An end before the start (clocks of
+        two machines) is moved to the start. Returns the span's `traceparent`, for children.
+        """
+        span = self.start(name, parent=parent, kind=kind, attributes=attributes, start_us=start_us)
+        if error is not None:
+            span.set_status(Status(StatusCode.ERROR, error))
+        span.end(end_time=max(start_us, end_us) * 1_000)
+        return traceparent_of(span)
+
+    def shutdown(self, timeout_s: float = 3.0) -> None:
+        """Exports what is left for at most `timeout_s`, then drops the rest. Blocks."""
+        self._provider.force_flush(int(timeout_s * 1_000))
+        self._provider.shutdown()
+
+
+def setup_tracing(
+    service: str, *, endpoint: str = "", sample_ratio: float = 1.0, instance: str = ""
+) -> Tracing:
+    """Tracing that exports over OTLP/gRPC to `endpoint`, or to nowhere when that is empty.
+
+    An `http://` endpoint, or one without scheme, is plain text; `https://` is TLS.
+    """
+    processor = None
+    if endpoint:
+        exporter = OTLPSpanExporter(
+            endpoint=endpoint,
+            insecure=not endpoint.startswith("https://"),
+            timeout=_EXPORT_TIMEOUT_S,
+        )
+        processor = BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
+    return Tracing(service, processor=processor, sample_ratio=sample_ratio, instance=instance)
+
+
+def context_from(traceparent: str, tracestate: str = "") -> Context:
+    """The context of a W3C `traceparent`; an empty context when it is empty or malformed."""
+    carrier = {"traceparent": traceparent, "tracestate": tracestate}
+    return _W3C.extract(carrier, context=Context())
+
+
+def traceparent_of(span: Span) -> str:
+    """The W3C `traceparent` of a span, or an empty string when it has none."""
+    carrier: dict[str, str] = {}
+    _W3C.inject(carrier, context=trace.set_span_in_context(span, Context()))
+    return carrier.get("traceparent", "")
+
+
+def current_traceparent() -> str:
+    """The `traceparent` of the current span, or an empty string."""
+    return traceparent_of(trace.get_current_span())
+
+
+def make_current(span: Span) -> None:
+    """Makes a span current for the rest of this task.
+
+    For RPC handlers, which end with their task. Never undone on purpose: a token cannot be
+    reset in the other context in which an abandoned generator may be closed.
+    """
+    otel_context.attach(trace.set_span_in_context(span))
+
+
+def mark_failed(span: Span, exc: BaseException) -> None:
+    """Marks a span as failed with the type of `exc`; its message may hold prompt text."""
+    span.set_attribute("error.type", type(exc).__name__)
+    span.set_status(Status(StatusCode.ERROR, type(exc).__name__))
+
+
+def _resource(service: str, instance: str) -> Resource:
+    attributes = {"service.name": service, "service.namespace": "tokenweir"}
+    if instance:
+        attributes["service.instance.id"] = instance
+    return Resource.create(attributes)
