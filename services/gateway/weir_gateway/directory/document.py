@@ -1,0 +1,151 @@
+"""The directory file: cluster, plans, models, pools, and tenants with their users and keys."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints
+
+from weir_gateway.directory.entries import (
+    Entry,
+    Identifier,
+    LimitEntry,
+    ModelName,
+    ParameterEntry,
+    PositiveAmount,
+    Text,
+)
+
+_HASH = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.ASCII)
+
+
+def _parse_hash(value: object) -> bytes:
+    match = _HASH.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        # Not quoted: somebody may have put the key itself here.
+        raise ValueError(
+            "not a SHA-256 of a key; it must be `sha256:` and 64 hex digits, "
+            "as printed by `weir keys create`"
+        )
+    return bytes.fromhex(match[1])
+
+
+KeyHash = Annotated[bytes, BeforeValidator(_parse_hash)]
+PublicKeyId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$", strict=True)]
+
+
+class PolicyEntry(Entry):
+    """What a tenant may ask for beyond limits; see `weir.directory.v1.Policy`."""
+
+    weight: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_priority: Annotated[int, Field(ge=0, le=100)] | None = None
+    max_running_requests: Annotated[int, Field(ge=1)] | None = None
+    max_queued_requests: Annotated[int, Field(ge=1)] | None = None
+    allowed_models: tuple[ModelName, ...] = ()
+    require_max_new_tokens: bool | None = None
+    reserve_policy: Literal["full", "estimate"] | None = None
+    extend_policy: Literal["stop", "debt"] | None = None
+    max_kv_blocks: PositiveAmount | None = None
+    degradations: tuple[
+        Literal["smaller_model", "lower_max_new_tokens", "cheaper_sampling"], ...
+    ] = ()
+
+
+class PlanEntry(Entry):
+    """A package of limits and a policy."""
+
+    id: Identifier
+    limits: tuple[LimitEntry, ...] = ()
+    policy: PolicyEntry = PolicyEntry()
+
+
+class KeyEntry(Entry):
+    """An API key: its public id and the SHA-256 of the whole key, never the key itself."""
+
+    id: PublicKeyId
+    user: Identifier
+    name: Text = ""
+    # Two while a rotation overlaps.
+    hashes: Annotated[tuple[KeyHash, ...], Field(max_length=2)] = ()
+    hash: KeyHash | None = None
+    expires: AwareDatetime | None = None
+    revoked: bool = False
+    allowed_models: tuple[ModelName, ...] = ()
+    limits: tuple[LimitEntry, ...] = ()
+
+    @property
+    def all_hashes(self) -> list[bytes]:
+        """The hashes of `hash` and `hashes`."""
+        return ([self.hash] if self.hash else []) + list(self.hashes)
+
+
+class UserEntry(Entry):
+    """A person or program of a tenant."""
+
+    id: Identifier
+    name: Text = ""
+    limits: tuple[LimitEntry, ...] = ()
+
+
+class TenantEntry(Entry):
+    """A customer with its users and keys."""
+
+    id: Identifier
+    name: Text = ""
+    plan: Identifier
+    suspended: bool = False
+    limits: tuple[LimitEntry, ...] = ()
+    policy: PolicyEntry = PolicyEntry()
+    # By model name; `*` is every model.
+    parameters: dict[str, ParameterEntry] = Field(default_factory=dict)
+    users: Annotated[tuple[UserEntry, ...], Field(min_length=1)]
+    keys: tuple[KeyEntry, ...] = ()
+
+
+class VersionEntry(Entry):
+    """One version of a model and the folder that holds it on every host."""
+
+    version: Identifier
+    weight: Annotated[int, Field(ge=0, le=1000)] = 100
+    folder: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+
+
+class ModelEntry(Entry):
+    """A model that the deployment serves."""
+
+    name: ModelName
+    aliases: tuple[ModelName, ...] = ()
+    versions: Annotated[tuple[VersionEntry, ...], Field(min_length=1)]
+    max_context: PositiveAmount
+    pool: Identifier = "default"
+    limits: tuple[LimitEntry, ...] = ()
+    parameters: ParameterEntry = ParameterEntry()
+    created: datetime | None = None
+
+
+class PoolEntry(Entry):
+    """Workers that share a queue."""
+
+    name: Identifier
+    isolation: Literal["shared", "weighted", "dedicated"] = "weighted"
+    scheduler_policy: Literal["fifo", "priority", "shortest_remaining"] = "fifo"
+    tenant: Identifier | None = None
+    request_class: Annotated[
+        Literal["interactive", "batch"] | None, Field(default=None, alias="class")
+    ]
+
+
+class ClusterEntry(Entry):
+    """What holds for everybody."""
+
+    limits: tuple[LimitEntry, ...] = ()
+
+
+class Document(Entry):
+    """The whole file."""
+
+    cluster: ClusterEntry = ClusterEntry()
+    pools: tuple[PoolEntry, ...] = ()
+    plans: tuple[PlanEntry, ...] = ()
+    models: tuple[ModelEntry, ...] = ()
+    tenants: tuple[TenantEntry, ...] = ()

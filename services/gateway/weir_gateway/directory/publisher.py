@@ -1,0 +1,89 @@
+"""Holds the current version of the directory and wakes those who follow it."""
+
+import asyncio
+from collections.abc import Callable
+
+from weir.directory.v1.directory_pb2 import Snapshot
+from weir.directory.v1.directory_service_pb2 import Delta
+from weir_core.clock import Clock
+from weir_core.directory import DirectoryIndex
+from weir_core.errors import Reason, WeirError
+from weir_gateway.directory.difference import difference, is_empty
+
+
+class DirectoryPublisher:
+    """Numbers, keeps and announces versions; used within one event loop.
+
+    Versions are Unix milliseconds, so that they also grow over a restart and a follower of
+    the process before never takes another content for the one it holds.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._snapshot: Snapshot | None = None
+        self._index: DirectoryIndex | None = None
+        self._last_delta: Delta | None = None
+        self._changed = asyncio.Event()
+        self._callbacks: list[Callable[[DirectoryIndex], None]] = []
+
+    @property
+    def index(self) -> DirectoryIndex | None:
+        """The current version; None before the first."""
+        return self._index
+
+    @property
+    def required(self) -> DirectoryIndex:
+        """The current version.
+
+        Raises:
+            WeirError: DIRECTORY_UNAVAILABLE, before the first.
+        """
+        if self._index is None:
+            raise WeirError(Reason.DIRECTORY_UNAVAILABLE, "the directory has not been loaded yet")
+        return self._index
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current snapshot; not to be changed."""
+        return self.required.snapshot
+
+    def next_version(self) -> int:
+        """The number of the next version."""
+        now_ms = self._clock.now_us() // 1_000
+        return max(now_ms, self._snapshot.version + 1) if self._snapshot else now_ms
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """Makes `snapshot` the current version; False when it changes nothing."""
+        if self._snapshot is not None:
+            delta = difference(self._snapshot, snapshot)
+            if is_empty(delta):
+                return False
+            self._last_delta = delta
+        self._snapshot = snapshot
+        self._index = DirectoryIndex(snapshot)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for callback in self._callbacks:
+            callback(self._index)
+        return True
+
+    def on_change(self, callback: Callable[[DirectoryIndex], None]) -> None:
+        """Calls back with every new version, and at once with the present one."""
+        self._callbacks.append(callback)
+        if self._index is not None:
+            callback(self._index)
+
+    def delta_from(self, version: int) -> Delta | None:
+        """The delta from `version` to the current one, if it is still at hand."""
+        delta = self._last_delta
+        return delta if delta is not None and delta.base_version == version else None
+
+    async def wait_change(self, known_version: int, timeout_s: float) -> bool:
+        """Waits until the version differs from `known_version`; False when it did not."""
+        if self._snapshot is not None and self._snapshot.version != known_version:
+            return True
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True

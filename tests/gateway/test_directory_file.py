@@ -1,0 +1,203 @@
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from weir.directory.v1.directory_pb2 import (
+    ExtendPolicy,
+    LimitKind,
+    LimitResource,
+    ReservePolicy,
+    Snapshot,
+)
+from weir_core.clock import ManualClock
+from weir_core.directory import DirectoryIndex
+from weir_core.directory.delta import apply_delta
+from weir_gateway.directory.difference import difference, is_empty
+from weir_gateway.directory.file import DirectoryFileError, parse_document
+from weir_gateway.directory.publisher import DirectoryPublisher
+from weir_gateway.directory.snapshot_builder import build_snapshot
+from weir_gateway.directory.source import DirectoryFileSource
+from weir_gateway.directory.units import Rate, parse_amount, parse_duration_ms, parse_rate
+
+HASH = hashlib.sha256(b"key").hexdigest()
+
+GOOD = f"""
+models:
+  - name: tiny
+    aliases: [small]
+    versions:
+      - {{version: v1, folder: /models/tiny}}
+      - {{version: v2, weight: 5, folder: /models/tiny2}}
+    max_context: 8Ki
+    parameters: {{default_max_new_tokens: 64, alpha: 0.4, profiles: {{cpu: {{max_batch_size: 8}}}}}}
+    limits: [{{resource: requests, rate: 100/s}}]
+cluster:
+  limits: [{{resource: concurrency, limit: 500}}]
+tenants:
+  - id: acme
+    plan: standard
+    limits: [{{resource: tokens, rate: 60k/min, burst: 90k, max_debt: 5k}}]
+    policy: {{weight: 3, reserve_policy: estimate, extend_policy: debt}}
+    parameters: {{"*": {{temperature: 0.5}}, tiny: {{max_new_tokens: 512}}}}
+    users: [{{id: alice, limits: [{{resource: streams, limit: 3}}]}}]
+    keys:
+      - {{id: k1, user: alice, hash: "sha256:{HASH}", expires: 2030-01-01T00:00:00Z}}
+"""
+
+
+def built(text: str = GOOD, version: int = 1) -> Snapshot:
+    return build_snapshot(parse_document(text, "directory.yaml"), version)
+
+
+def test_a_file_becomes_a_snapshot() -> None:
+    index = DirectoryIndex(built())
+    tenant = index.tenant("acme")
+    assert tenant is not None
+    limits = {limit.id: limit.limit for limit in index.tenant_limits("acme")}
+    tpm = limits["tenant:acme/tpm"]
+    assert (tpm.capacity, tpm.refill, tpm.period.seconds, tpm.max_debt) == (
+        90_000,
+        60_000,
+        60,
+        5_000,
+    )
+    assert tpm.kind == LimitKind.LIMIT_KIND_BUCKET
+    assert tpm.resource == LimitResource.LIMIT_RESOURCE_TOKENS
+    assert limits["tenant:acme/concurrency"].capacity == 16
+    assert limits["tenant:acme/rps"].capacity == 20
+    policy = index.policy("acme")
+    assert policy.weight == 3
+    assert policy.reserve_policy == ReservePolicy.RESERVE_POLICY_ESTIMATE
+    assert policy.extend_policy == ExtendPolicy.EXTEND_POLICY_DEBT
+    parameters = index.parameters("tiny", "acme")
+    assert (parameters.default_max_new_tokens, parameters.max_new_tokens) == (64, 512)
+    assert (parameters.temperature, parameters.alpha_millis) == (0.5, 400)
+    assert index.parameters("tiny", "acme", "cpu").max_batch_size == 8
+    key = index.key_by_hash(bytes.fromhex(HASH))
+    assert key is not None
+    assert (key.id, key.tenant_id, key.user_id) == ("k1", "acme", "alice")
+    assert key.expire_time.ToJsonString() == "2030-01-01T00:00:00Z"
+    model = index.model("small")
+    assert model is not None
+    assert (model.name, model.max_context_tokens, model.pool) == ("tiny", 8192, "default")
+    assert [version.weight for version in model.versions] == [100, 5]
+
+
+def test_every_shipped_plan_limits_concurrency_and_tokens_per_minute() -> None:
+    plans = parse_document("", "empty.yaml").plans
+    assert {plan.id for plan in plans} == {"free", "standard", "scale"}
+    for plan in plans:
+        ids = {limit.effective_id for limit in plan.limits}
+        assert {"concurrency", "tpm"} <= ids, plan.id
+
+
+BROKEN = [
+    ("tenants: [{id: acme, plan: standard, quota: 3, users: [{id: a}]}]", "tenants[0].quota"),
+    ("unknown: 1", "unknown: there is no such field"),
+    ("- 1", "must hold a mapping"),
+    ("plans: [{id: p}, {id: p}]", "'p' is there twice"),
+    ("plans: {a: 1, a: 2}", "line 1, column 15: the key 'a' is there twice"),
+    ("plans: [", "line 1"),
+    ("tenants: [{id: t, plan: nope, users: [{id: a}]}]", "there is no plan 'nope'"),
+    ("tenants: [{id: 'a b', plan: free, users: [{id: a}]}]", "tenants[0].id"),
+    ("tenants: [{id: t, plan: free, users: []}]", "tenants[0].users"),
+    ("cluster: {limits: [{resource: tokens, limit: 5}]}", "needs 'rate'"),
+    ("cluster: {limits: [{resource: tokens, rate: 5/parsec}]}", "'parsec' is not a duration"),
+    ("cluster: {limits: [{resource: tokens, rate: -5/s}]}", "is not an amount"),
+    ("cluster: {limits: [{resource: concurrency, rate: 5/s}]}", "needs 'limit'"),
+    ("cluster: {limits: [{resource: concurrency, limit: true}]}", "is not an amount"),
+    ("cluster: {limits: [{resource: concurrency, limit: 9, window: day}]}", "takes no window"),
+    (
+        "cluster: {limits: [{resource: streams, limit: 9}, {resource: streams, limit: 8}]}",
+        "the limit 'streams' is there twice",
+    ),
+    (
+        "cluster: {limits: [{resource: tokens, limit: 9, window: day, time_zone: Mars/X}]}",
+        "not an IANA time zone",
+    ),
+    (GOOD.replace("v2, weight: 5", "v1, weight: 5"), "the version 'v1' is there twice"),
+    (GOOD.replace("aliases: [small]", "aliases: [tiny]"), "'tiny' is there twice"),
+    (GOOD.replace("aliases: [small]", "pool: nope"), "there is no pool 'nope'"),
+    (GOOD.replace("user: alice", "user: bob"), "there is no user 'bob'"),
+    (GOOD.replace(f"sha256:{HASH}", "wr_live_secret"), "not a SHA-256 of a key"),
+    (GOOD.replace("tiny: {max_new_tokens: 512}", "other: {}"), "there is no model 'other'"),
+    (GOOD.replace("max_new_tokens: 512", "max_new_tokens: 9000"), "above max_context 8192"),
+    (GOOD.replace("alpha: 0.4", "alpha: .nan"), "alpha"),
+    (GOOD.replace("temperature: 0.5", "temperature: .inf"), "temperature"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), BROKEN)
+def test_a_broken_file_is_refused_in_one_line_with_the_path(text: str, expected: str) -> None:
+    with pytest.raises(DirectoryFileError) as caught:
+        parse_document(text, "directory.yaml")
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "wr_live_secret" not in str(caught.value)
+
+
+def test_units() -> None:
+    assert parse_amount("60k") == 60_000
+    assert parse_amount("1.5M") == 1_500_000
+    assert parse_amount("8Ki") == 8192
+    assert parse_amount(7) == 7
+    assert parse_duration_ms("1.5s") == 1_500
+    assert parse_rate("100/10s") == Rate(100, 10_000)
+    assert parse_rate("2M/hour") == Rate(2_000_000, 3_600_000)
+    for bad in ("1.5", "5x", "", "1e9", 2**53, 1.0, None, "0.5Ki/s"):
+        with pytest.raises(ValueError):
+            parse_rate(f"{bad}/s") if bad == "0.5Ki/s" else parse_amount(bad)
+
+
+def test_a_delta_brings_a_watcher_to_the_new_version() -> None:
+    old = built()
+    changed = GOOD.replace("weight: 3", "weight: 7").replace("limit: 500", "limit: 400")
+    changed += "\nplans: [{id: extra}]\n"
+    new = built(changed, 2)
+    delta = difference(old, new)
+    assert [tenant.id for tenant in delta.changed.tenants] == ["acme"]
+    assert not delta.changed.models
+    result = apply_delta(old, delta)
+    assert is_empty(difference(result, new))
+    back = apply_delta(result, difference(result, built(version=3)))
+    assert is_empty(difference(back, built(version=3)))
+    assert [plan.id for plan in back.plans] == [plan.id for plan in old.plans]
+
+
+async def test_a_bad_reload_keeps_the_last_good_version(tmp_path: Path) -> None:
+    path = tmp_path / "directory.yaml"
+    path.write_text(GOOD)
+    publisher = DirectoryPublisher(ManualClock())
+    source = DirectoryFileSource(path, publisher, poll_s=0.01)
+    assert source.load()
+    first = publisher.required.version
+    path.write_text("tenants: [")
+    source.reload()
+    assert publisher.required.version == first
+    source.start()
+    try:
+        path.write_text(GOOD.replace("weight: 3", "weight: 9"))
+        async with asyncio.timeout(5):
+            while publisher.required.version == first:
+                await asyncio.sleep(0.01)
+    finally:
+        await source.stop()
+    assert publisher.required.policy("acme").weight == 9
+    assert publisher.delta_from(first) is not None
+
+
+async def test_reloading_the_same_content_is_no_new_version(tmp_path: Path) -> None:
+    path = tmp_path / "directory.yaml"
+    path.write_text(GOOD)
+    publisher = DirectoryPublisher(ManualClock())
+    source = DirectoryFileSource(path, publisher)
+    assert source.load()
+    assert not source.load()
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    source = DirectoryFileSource(tmp_path / "none.yaml", DirectoryPublisher(ManualClock()))
+    with pytest.raises(DirectoryFileError, match="No such file"):
+        source.load()
