@@ -15,7 +15,8 @@ export REQUIRE
 
 PACKAGES := pyproject.toml libs/weir_client/pyproject.toml constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --constraint constraints.txt
+# Quiet: the first URL that `make run` prints is to be the one to paste into a client.
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 # buf and the protoc plug-ins are found by name.
 WITH_TOOLS := PATH="$(abspath $(BIN)):$$PATH"
@@ -69,18 +70,19 @@ $(VENV)/.created:
 	{ echo "error: $$python cannot create a virtual environment; install its venv module (Debian: apt install python3-venv)" >&2; exit 1; }
 	@touch $@
 
-# torch alone and first: it is most of the download, so pip shows its progress. From an index of
-# its own it comes without dependencies, which that index may lack in the pinned versions.
+# From an index of its own torch comes without dependencies, which that index may lack in the
+# pinned versions; the next step takes them from the usual one.
 $(VENV)/.installed-torch: constraints.txt | $(VENV)/.created
-	$(INSTALL) $(if $(TORCH_INDEX),--no-deps --index-url "$(TORCH_INDEX)") torch
+	@echo "Installing torch (200 MB; up to 3 GB from an index of CUDA wheels)"
+	@$(INSTALL) $(if $(TORCH_INDEX),--no-deps --index-url "$(TORCH_INDEX)") torch
 	@touch $@
 
 $(VENV)/.installed-run: $(PACKAGES) $(VENV)/.installed-torch
 	@echo "Installing Tokenweir and what it needs (minutes the first time)"
-	@$(INSTALL) --quiet --editable libs/weir_client --editable '.[worker]'
+	@$(INSTALL) --editable libs/weir_client --editable '.[worker]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(PACKAGES) $(VENV)/.installed-torch
 	@echo "Installing Tokenweir and the tools of its tests (minutes the first time)"
-	@$(INSTALL) --quiet --editable libs/weir_client --editable '.[worker,dev]'
+	@$(INSTALL) --editable libs/weir_client --editable '.[worker,dev]'
 	@touch $@ $(VENV)/.installed-run

@@ -1,0 +1,1 @@
+"""Runs the services of one machine as processes under one supervisor."""
