@@ -86,23 +86,25 @@ class Supervisor:
             status = await self._children[name].wait()
             if time.monotonic() - began >= _SETTLED_S:
                 delay_s = _FIRST_DELAY_S
-            log = self._children[name].spec.log
-            self._say(f"{name} ended ({_cause(status)}), restarting in {delay_s:g} s (log: {log})")
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, _LONGEST_DELAY_S)
-            await self._restart(name)
+            what = f"{name} ended ({_cause(status)}; log: {self._children[name].spec.log})"
+            while what:
+                self._say(f"{what}; restarting in {delay_s:g} s")
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, _LONGEST_DELAY_S)
+                what = await self._restart(name)
+            self._say(f"{name} is back")
 
-    async def _restart(self, name: str) -> None:
+    async def _restart(self, name: str) -> str:
+        """Starts a new process in the place of one that ended; returns why it failed, or ""."""
         await self._children[name].stop()
         child = Child(self._children[name].spec)
         self._children[name] = child
         try:
             await child.start(self._start_deadline_s)
         except StartFailed as error:
-            self._say(str(error))
             await child.stop()
-        else:
-            self._say(f"{name} is back")
+            return str(error)
+        return ""
 
     async def _stop(self, child: Child) -> None:
         if not await child.stop():
