@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import torch
+from typing import TYPE_CHECKING, Protocol
 
 from weir_worker.models.config import ModelConfig
+
+if TYPE_CHECKING:  # an engine without a torch model starts without torch
+    import torch
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class CausalModel(Protocol):
         """Make the cache, `num_blocks` of `block_size` tokens; replaces an earlier one."""
         ...
 
-    def forward(self, batch: ForwardBatch) -> torch.Tensor:
+    def forward(self, batch: ForwardBatch) -> "torch.Tensor":
         """Compute the rows and write their keys and values into the cache.
 
         Returns:

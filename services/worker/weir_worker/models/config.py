@@ -15,9 +15,6 @@ class ModelConfig:
             multiple of key-value heads.
         eos_token_ids: tokens of which each ends a sequence.
         bos_token_id: None when the model has none.
-        hidden_size, intermediate_size, rms_norm_eps, rope_theta, rope_scaling,
-        tie_word_embeddings, attention_bias, attention_out_bias, mlp_bias:
-            see `LlamaModel`; 0, None or False for a model that has no such part.
         kv_dtype_bytes: bytes of one cached element.
     """
 
@@ -30,12 +27,6 @@ class ModelConfig:
     head_dim: int
     eos_token_ids: tuple[int, ...] = ()
     bos_token_id: int | None = None
-    hidden_size: int = 0
-    intermediate_size: int = 0
-    rms_norm_eps: float = 1e-5
-    rope_theta: float = 10_000.0
-    tie_word_embeddings: bool = False
-    qkv_bias: bool = False
     kv_dtype_bytes: int = 4
 
     @property

@@ -1,0 +1,51 @@
+"""Keys and values of all layers in fixed blocks of tokens."""
+
+import torch
+
+from weir_core.errors import InvalidField
+
+
+class PagedKvCache:
+    """The physical blocks; who owns which block is the KV manager's business.
+
+    Blocks start as zeros and only ever hold finite values: attention reads beyond a
+    sequence's end and weighs what it finds there with 0, which would not silence a NaN.
+
+    Attributes:
+        keys, values: for each layer [num_blocks, block_size, num_kv_heads, head_dim].
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> None:
+        for field, value in (("num_blocks", num_blocks), ("block_size", block_size)):
+            if value < 1:
+                raise InvalidField(field, value, "at least 1")
+        shape = (2, num_blocks, block_size, num_kv_heads, head_dim)
+        layers = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = head_dim
+        self.keys = [layer[0] for layer in layers]
+        self.values = [layer[1] for layer in layers]
+        self._key_slots = [keys.view(-1, num_kv_heads, head_dim) for keys in self.keys]
+        self._value_slots = [values.view(-1, num_kv_heads, head_dim) for values in self.values]
+
+    def write(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
+    ) -> None:
+        """Store [rows, num_kv_heads, head_dim] at slots [rows], int64.
+
+        Slot `block * block_size + offset` is a token's place in the flattened blocks.
+        """
+        self._key_slots[layer].index_copy_(0, slots, keys)
+        self._value_slots[layer].index_copy_(0, slots, values)

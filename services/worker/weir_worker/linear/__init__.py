@@ -1,0 +1,16 @@
+from collections.abc import Callable
+
+import torch
+
+from weir_worker.linear.packed import PackedLinear
+from weir_worker.linear.plain import PlainLinear
+
+__all__ = ["Linear", "PackedLinear", "PlainLinear", "make_linear"]
+
+Linear = Callable[[torch.Tensor], torch.Tensor]
+
+
+def make_linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+    """The best linear layer for the weight's device and dtype; weight is [out, in]."""
+    kind = PackedLinear if PackedLinear.supports(weight) else PlainLinear
+    return kind(weight, bias)

@@ -1,0 +1,140 @@
+"""Converts a GGUF file of the Llama family into a Hugging Face folder in fp32."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from filelock import FileLock, Timeout
+
+from weir_core.model_folder import ModelFileError
+from weir_worker.models.gguf_config import hugging_face_config, layout_of, special_tokens
+from weir_worker.models.gguf_file import GgufFile, open_gguf
+from weir_worker.models.gguf_tokenizer import build_tokenizer
+from weir_worker.models.llama_layout import LlamaLayout, hugging_face_name
+from weir_worker.models.manifest import Manifest, sha256
+from weir_worker.models.safetensors_writer import write_safetensors
+
+_ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
+_LOCK_TIMEOUT_S = 900.0
+
+
+def convert_gguf(source: Path, target: Path) -> Path:
+    """Make `target` the converted form of `source`, unless it is that already.
+
+    A lock holds two converters apart; the folder appears whole or not at all.
+
+    Returns:
+        `target`.
+
+    Raises:
+        ModelFileError: the file is no GGUF file, is damaged, or of a kind not supported; the
+            target cannot be written.
+    """
+    digest = sha256(source)
+    with folder_lock(target):
+        if not Manifest.confirms(target, digest):
+            replace_folder(source, target, digest)
+    return target
+
+
+@contextmanager
+def folder_lock(target: Path) -> Iterator[None]:
+    """Keep other processes from making `target` meanwhile.
+
+    Raises:
+        ModelFileError: another one holds the lock for 15 minutes, or it cannot be made.
+    """
+    path = target.parent / f".{target.name}.lock"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path).acquire(timeout=_LOCK_TIMEOUT_S)
+    except Timeout as error:
+        problem = f"another process has held this lock for {_LOCK_TIMEOUT_S:.0f} s"
+        raise ModelFileError(path, problem) from error
+    except OSError as error:
+        raise ModelFileError(path, f"cannot be written: {error.strerror}") from error
+    with lock:
+        yield
+
+
+def replace_folder(source: Path, target: Path, digest: str) -> None:
+    """Convert into a folder beside `target`, then put it in its place; the lock is held."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as made:
+        folder = Path(made) / target.name
+        folder.mkdir()
+        try:
+            with open_gguf(source) as file:
+                _write_folder(file, folder)
+            Manifest.of(folder, digest).write(folder)
+            if target.exists():
+                shutil.rmtree(target)
+            folder.rename(target)
+        except OSError as error:
+            raise ModelFileError(target, f"cannot be written: {error.strerror}") from error
+
+
+def _write_folder(file: GgufFile, folder: Path) -> None:
+    config = hugging_face_config(file)
+    _write_json(folder / "config.json", config)
+    _write_json(folder / "tokenizer_config.json", special_tokens(file))
+    build_tokenizer(file.path, file.metadata).save(str(folder / "tokenizer.json"))
+    template = file.metadata.get("tokenizer.chat_template")
+    if isinstance(template, str):
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    _write_weights(file, config, folder / "model.safetensors")
+
+
+def _write_weights(file: GgufFile, config: dict[str, Any], path: Path) -> None:
+    origins = _origins(file, layout_of(config))
+    interleaved = config["model_type"] == "llama"
+
+    def values(name: str) -> npt.NDArray[np.float32]:
+        tensor = file.tensor(origins[name])
+        if not np.isfinite(tensor).all():
+            raise ModelFileError(file.path, f"damaged: {origins[name]} holds NaN or infinity")
+        if interleaved and any(part in name for part in _ROTATED):
+            return half_split(tensor, config["head_dim"])
+        return tensor
+
+    write_safetensors(path, {name: file.tensors[origins[name]].shape for name in origins}, values)
+
+
+def _origins(file: GgufFile, layout: LlamaLayout) -> dict[str, str]:
+    """Hugging Face name -> GGUF name of every tensor, shapes checked."""
+    origins: dict[str, str] = {}
+    for info in file.tensors.values():
+        name = hugging_face_name(info.name)
+        expected = layout.shape(name) if name else None
+        if name is None or expected is None:
+            raise ModelFileError(file.path, f"tensor {info.name} belongs to no supported model")
+        if info.shape != expected:
+            raise ModelFileError(
+                file.path,
+                f"tensor {info.name} has shape {list(info.shape)}; the metadata demand "
+                f"{list(expected)}",
+            )
+        origins[name] = info.name
+    missing = [name for name in layout.required() if name not in origins]
+    if missing:
+        raise ModelFileError(file.path, f"the tensor for {missing[0]} is missing")
+    return origins
+
+
+def half_split(tensor: npt.NDArray[np.float32], head_dim: int) -> npt.NDArray[np.float32]:
+    """Undo GGUF's interleaving of the rotated pairs of each head, along the first axis.
+
+    GGUF files of architecture `llama` hold pair i of a head in rows 2i and 2i + 1; Hugging
+    Face holds it in rows i and i + head_dim / 2.
+    """
+    pairs = tensor.reshape(-1, head_dim // 2, 2, *tensor.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(tensor.shape)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,114 @@
+"""What a GGUF file's metadata say about the model, in the form of a config.json."""
+
+from typing import Any
+
+import numpy as np
+
+from weir_core.model_folder import ModelFileError
+from weir_worker.models.gguf_file import GgufFile
+from weir_worker.models.llama_layout import LlamaLayout
+
+_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+_SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+
+
+def hugging_face_config(file: GgufFile) -> dict[str, Any]:
+    """The content of config.json.
+
+    Raises:
+        ModelFileError: the architecture or a part of it is not supported, or a size is absurd.
+    """
+    arch = file.metadata.get("general.architecture")
+    if arch not in _CLASSES:
+        raise ModelFileError(
+            file.path,
+            f"architecture {arch!r} is not supported; supported are {', '.join(_CLASSES)}",
+        )
+    return {
+        "architectures": [_CLASSES[arch]],
+        "model_type": arch,
+        **_sizes(file, arch),
+        "rms_norm_eps": float(
+            np.float32(file.metadata.get(f"{arch}.attention.layer_norm_rms_epsilon", 1e-5))
+        ),
+        "rope_theta": float(file.metadata.get(f"{arch}.rope.freq_base", 10_000.0)),
+        "hidden_act": "silu",
+        "tie_word_embeddings": "output.weight" not in file.tensors,
+        "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": _eos_token_ids(file),
+        "dtype": "float32",
+    }
+
+
+def special_tokens(file: GgufFile) -> dict[str, str]:
+    """`bos_token`, `eos_token` and kin with their texts, the content of tokenizer_config.json."""
+    tokens = file.metadata.get("tokenizer.ggml.tokens", [])
+    found: dict[str, str] = {}
+    for gguf_name, name in _SPECIAL.items():
+        index = file.metadata.get(f"tokenizer.ggml.{gguf_name}_token_id")
+        if isinstance(index, int) and 0 <= index < len(tokens):
+            found[f"{name}_token"] = tokens[index]
+    return found
+
+
+def layout_of(config: dict[str, Any]) -> LlamaLayout:
+    """The tensor layout that a config.json demands."""
+    return LlamaLayout(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        intermediate_size=config["intermediate_size"],
+        num_layers=config["num_hidden_layers"],
+        num_heads=config["num_attention_heads"],
+        num_kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+    )
+
+
+def _sizes(file: GgufFile, arch: str) -> dict[str, int]:
+    hidden = _integer(file, f"{arch}.embedding_length")
+    heads = _integer(file, f"{arch}.attention.head_count")
+    head_dim = _integer(file, f"{arch}.attention.key_length", hidden // heads)
+    kv_heads = _integer(file, f"{arch}.attention.head_count_kv", heads)
+    if heads % kv_heads:
+        raise ModelFileError(file.path, f"{heads} heads are no multiple of {kv_heads} KV heads")
+    _refuse_unbuilt_rope(file, arch, head_dim)
+    if "token_embd.weight" not in file.tensors:
+        raise ModelFileError(file.path, "tensor token_embd.weight is missing")
+    return {
+        "vocab_size": file.tensors["token_embd.weight"].shape[0],
+        "hidden_size": hidden,
+        "intermediate_size": _integer(file, f"{arch}.feed_forward_length"),
+        "num_hidden_layers": _integer(file, f"{arch}.block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "max_position_embeddings": _integer(file, f"{arch}.context_length"),
+    }
+
+
+def _refuse_unbuilt_rope(file: GgufFile, arch: str, head_dim: int) -> None:
+    scaling = file.metadata.get(f"{arch}.rope.scaling.type", "none")
+    if scaling != "none" or "rope_freqs.weight" in file.tensors:
+        raise ModelFileError(
+            file.path,
+            "scaled rotary frequencies are not read from GGUF; load the safetensors folder",
+        )
+    rotated = file.metadata.get(f"{arch}.rope.dimension_count", head_dim)
+    if rotated != head_dim or head_dim % 2:
+        raise ModelFileError(file.path, f"{rotated} of {head_dim} head dimensions are rotated")
+
+
+def _eos_token_ids(file: GgufFile) -> list[int]:
+    keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+    return list(dict.fromkeys(file.metadata[key] for key in keys if key in file.metadata))
+
+
+def _integer(file: GgufFile, key: str, default: int | None = None) -> int:
+    value = file.metadata.get(key, default)
+    if not isinstance(value, int) or not 1 <= value <= 1 << 24:
+        raise ModelFileError(file.path, f"{key} is {value!r}; it must be an integer in [1, 2^24]")
+    return value
