@@ -18,8 +18,6 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Quiet: the first URL that `make run` prints is to be the one to paste into a client.
 INSTALL := $(PIP) install --quiet --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
-# buf and the protoc plug-ins are found by name.
-WITH_TOOLS := PATH="$(abspath $(BIN)):$$PATH"
 
 .DEFAULT_GOAL := help
 .PHONY: help run test soak lint types format proto bench-stack clean
@@ -52,7 +50,7 @@ format: $(VENV)/.installed-dev ## Format Python and protos, apply safe fixes
 	$(BIN)/buf format --write
 
 proto: $(VENV)/.installed-dev ## Regenerate the gRPC stubs and the generated pages of docs/
-	$(WITH_TOOLS) $(BIN)/python tools/generate_stubs.py
+	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_docs.py
 
 bench-stack: $(VENV)/.installed-run ## Measure the whole stack; the last line is JSON

@@ -156,19 +156,22 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTenant(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reads one tenant.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTenants(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists tenants by id, a page at a time.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTenant(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a tenant with its users and keys; its running requests are cancelled.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -181,19 +184,22 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetUser(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reads one user of a tenant.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the users of a tenant by id.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteUser(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a user and revokes its keys.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -206,19 +212,22 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetPlan(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reads one plan.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPlans(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists plans by id.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeletePlan(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a plan; refused while a tenant has it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -231,19 +240,22 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetServedModel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reads one model.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListServedModels(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists models by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteServedModel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Takes a model out of service; running requests end normally.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -256,7 +268,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListKeys(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists keys of a tenant by public id, never their secrets.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

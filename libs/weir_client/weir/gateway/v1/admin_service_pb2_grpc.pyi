@@ -38,26 +38,39 @@ class AdminServiceStub:
     PutTenant: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PutTenantRequest, _admin_service_pb2.PutTenantResponse]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetTenant: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetTenantRequest, _admin_service_pb2.GetTenantResponse]
+    """Reads one tenant."""
     ListTenants: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTenantsRequest, _admin_service_pb2.ListTenantsResponse]
+    """Lists tenants by id, a page at a time."""
     DeleteTenant: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteTenantRequest, _admin_service_pb2.DeleteTenantResponse]
+    """Removes a tenant with its users and keys; its running requests are cancelled."""
     PutUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PutUserRequest, _admin_service_pb2.PutUserResponse]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetUserRequest, _admin_service_pb2.GetUserResponse]
+    """Reads one user of a tenant."""
     ListUsers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]
+    """Lists the users of a tenant by id."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
+    """Removes a user and revokes its keys."""
     PutPlan: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PutPlanRequest, _admin_service_pb2.PutPlanResponse]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetPlan: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetPlanRequest, _admin_service_pb2.GetPlanResponse]
+    """Reads one plan."""
     ListPlans: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlansRequest, _admin_service_pb2.ListPlansResponse]
+    """Lists plans by id."""
     DeletePlan: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeletePlanRequest, _admin_service_pb2.DeletePlanResponse]
+    """Removes a plan; refused while a tenant has it."""
     PutServedModel: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PutServedModelRequest, _admin_service_pb2.PutServedModelResponse]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetServedModel: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetServedModelRequest, _admin_service_pb2.GetServedModelResponse]
+    """Reads one model."""
     ListServedModels: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListServedModelsRequest, _admin_service_pb2.ListServedModelsResponse]
+    """Lists models by name."""
     DeleteServedModel: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteServedModelRequest, _admin_service_pb2.DeleteServedModelResponse]
+    """Takes a model out of service; running requests end normally."""
     CreateKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateKeyRequest, _admin_service_pb2.CreateKeyResponse]
     """The secret is in this answer and nowhere else."""
     ListKeys: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListKeysRequest, _admin_service_pb2.ListKeysResponse]
+    """Lists keys of a tenant by public id, never their secrets."""
     RotateKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RotateKeyRequest, _admin_service_pb2.RotateKeyResponse]
     """A new secret; the old one works until the overlap ends."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeKeyRequest, _admin_service_pb2.RevokeKeyResponse]
@@ -75,26 +88,39 @@ class AdminServiceAsyncStub(AdminServiceStub):
     PutTenant: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PutTenantRequest, _admin_service_pb2.PutTenantResponse]  # type: ignore[assignment]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetTenant: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetTenantRequest, _admin_service_pb2.GetTenantResponse]  # type: ignore[assignment]
+    """Reads one tenant."""
     ListTenants: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTenantsRequest, _admin_service_pb2.ListTenantsResponse]  # type: ignore[assignment]
+    """Lists tenants by id, a page at a time."""
     DeleteTenant: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteTenantRequest, _admin_service_pb2.DeleteTenantResponse]  # type: ignore[assignment]
+    """Removes a tenant with its users and keys; its running requests are cancelled."""
     PutUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PutUserRequest, _admin_service_pb2.PutUserResponse]  # type: ignore[assignment]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetUserRequest, _admin_service_pb2.GetUserResponse]  # type: ignore[assignment]
+    """Reads one user of a tenant."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]  # type: ignore[assignment]
+    """Lists the users of a tenant by id."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
+    """Removes a user and revokes its keys."""
     PutPlan: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PutPlanRequest, _admin_service_pb2.PutPlanResponse]  # type: ignore[assignment]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetPlan: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetPlanRequest, _admin_service_pb2.GetPlanResponse]  # type: ignore[assignment]
+    """Reads one plan."""
     ListPlans: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPlansRequest, _admin_service_pb2.ListPlansResponse]  # type: ignore[assignment]
+    """Lists plans by id."""
     DeletePlan: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeletePlanRequest, _admin_service_pb2.DeletePlanResponse]  # type: ignore[assignment]
+    """Removes a plan; refused while a tenant has it."""
     PutServedModel: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PutServedModelRequest, _admin_service_pb2.PutServedModelResponse]  # type: ignore[assignment]
     """Creates or replaces by id; `expected_version` guards against lost updates."""
     GetServedModel: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetServedModelRequest, _admin_service_pb2.GetServedModelResponse]  # type: ignore[assignment]
+    """Reads one model."""
     ListServedModels: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListServedModelsRequest, _admin_service_pb2.ListServedModelsResponse]  # type: ignore[assignment]
+    """Lists models by name."""
     DeleteServedModel: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteServedModelRequest, _admin_service_pb2.DeleteServedModelResponse]  # type: ignore[assignment]
+    """Takes a model out of service; running requests end normally."""
     CreateKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateKeyRequest, _admin_service_pb2.CreateKeyResponse]  # type: ignore[assignment]
     """The secret is in this answer and nowhere else."""
     ListKeys: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListKeysRequest, _admin_service_pb2.ListKeysResponse]  # type: ignore[assignment]
+    """Lists keys of a tenant by public id, never their secrets."""
     RotateKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RotateKeyRequest, _admin_service_pb2.RotateKeyResponse]  # type: ignore[assignment]
     """A new secret; the old one works until the overlap ends."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeKeyRequest, _admin_service_pb2.RevokeKeyResponse]  # type: ignore[assignment]
@@ -120,21 +146,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _admin_service_pb2.GetTenantRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.GetTenantResponse, _abc.Awaitable[_admin_service_pb2.GetTenantResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.GetTenantResponse, _abc.Awaitable[_admin_service_pb2.GetTenantResponse]]:
+        """Reads one tenant."""
 
     @_abc_1.abstractmethod
     def ListTenants(
         self,
         request: _admin_service_pb2.ListTenantsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.ListTenantsResponse, _abc.Awaitable[_admin_service_pb2.ListTenantsResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.ListTenantsResponse, _abc.Awaitable[_admin_service_pb2.ListTenantsResponse]]:
+        """Lists tenants by id, a page at a time."""
 
     @_abc_1.abstractmethod
     def DeleteTenant(
         self,
         request: _admin_service_pb2.DeleteTenantRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.DeleteTenantResponse, _abc.Awaitable[_admin_service_pb2.DeleteTenantResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.DeleteTenantResponse, _abc.Awaitable[_admin_service_pb2.DeleteTenantResponse]]:
+        """Removes a tenant with its users and keys; its running requests are cancelled."""
 
     @_abc_1.abstractmethod
     def PutUser(
@@ -149,21 +178,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _admin_service_pb2.GetUserRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.GetUserResponse, _abc.Awaitable[_admin_service_pb2.GetUserResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.GetUserResponse, _abc.Awaitable[_admin_service_pb2.GetUserResponse]]:
+        """Reads one user of a tenant."""
 
     @_abc_1.abstractmethod
     def ListUsers(
         self,
         request: _admin_service_pb2.ListUsersRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.ListUsersResponse, _abc.Awaitable[_admin_service_pb2.ListUsersResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.ListUsersResponse, _abc.Awaitable[_admin_service_pb2.ListUsersResponse]]:
+        """Lists the users of a tenant by id."""
 
     @_abc_1.abstractmethod
     def DeleteUser(
         self,
         request: _admin_service_pb2.DeleteUserRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.DeleteUserResponse, _abc.Awaitable[_admin_service_pb2.DeleteUserResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.DeleteUserResponse, _abc.Awaitable[_admin_service_pb2.DeleteUserResponse]]:
+        """Removes a user and revokes its keys."""
 
     @_abc_1.abstractmethod
     def PutPlan(
@@ -178,21 +210,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _admin_service_pb2.GetPlanRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.GetPlanResponse, _abc.Awaitable[_admin_service_pb2.GetPlanResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.GetPlanResponse, _abc.Awaitable[_admin_service_pb2.GetPlanResponse]]:
+        """Reads one plan."""
 
     @_abc_1.abstractmethod
     def ListPlans(
         self,
         request: _admin_service_pb2.ListPlansRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.ListPlansResponse, _abc.Awaitable[_admin_service_pb2.ListPlansResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.ListPlansResponse, _abc.Awaitable[_admin_service_pb2.ListPlansResponse]]:
+        """Lists plans by id."""
 
     @_abc_1.abstractmethod
     def DeletePlan(
         self,
         request: _admin_service_pb2.DeletePlanRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.DeletePlanResponse, _abc.Awaitable[_admin_service_pb2.DeletePlanResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.DeletePlanResponse, _abc.Awaitable[_admin_service_pb2.DeletePlanResponse]]:
+        """Removes a plan; refused while a tenant has it."""
 
     @_abc_1.abstractmethod
     def PutServedModel(
@@ -207,21 +242,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _admin_service_pb2.GetServedModelRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.GetServedModelResponse, _abc.Awaitable[_admin_service_pb2.GetServedModelResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.GetServedModelResponse, _abc.Awaitable[_admin_service_pb2.GetServedModelResponse]]:
+        """Reads one model."""
 
     @_abc_1.abstractmethod
     def ListServedModels(
         self,
         request: _admin_service_pb2.ListServedModelsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.ListServedModelsResponse, _abc.Awaitable[_admin_service_pb2.ListServedModelsResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.ListServedModelsResponse, _abc.Awaitable[_admin_service_pb2.ListServedModelsResponse]]:
+        """Lists models by name."""
 
     @_abc_1.abstractmethod
     def DeleteServedModel(
         self,
         request: _admin_service_pb2.DeleteServedModelRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.DeleteServedModelResponse, _abc.Awaitable[_admin_service_pb2.DeleteServedModelResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.DeleteServedModelResponse, _abc.Awaitable[_admin_service_pb2.DeleteServedModelResponse]]:
+        """Takes a model out of service; running requests end normally."""
 
     @_abc_1.abstractmethod
     def CreateKey(
@@ -236,7 +274,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _admin_service_pb2.ListKeysRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.ListKeysResponse, _abc.Awaitable[_admin_service_pb2.ListKeysResponse]]: ...
+    ) -> _typing.Union[_admin_service_pb2.ListKeysResponse, _abc.Awaitable[_admin_service_pb2.ListKeysResponse]]:
+        """Lists keys of a tenant by public id, never their secrets."""
 
     @_abc_1.abstractmethod
     def RotateKey(

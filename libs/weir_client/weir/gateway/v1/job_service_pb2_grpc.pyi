@@ -34,11 +34,15 @@ class JobServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobServiceAsyncStub: ...
     SubmitJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobRequest, _job_service_pb2.SubmitJobResponse]
+    """Accepts a job and answers with its id at once."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
+    """Reads a job: state, and its result once it has ended."""
     WatchJob: _grpc.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]
     """Sends the job at once, then each change, until it has ended."""
     CancelJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]
+    """Cancels a job; what ran is charged."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
+    """Lists jobs of the caller's tenant, newest first."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -46,11 +50,15 @@ class JobServiceAsyncStub(JobServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobRequest, _job_service_pb2.SubmitJobResponse]  # type: ignore[assignment]
+    """Accepts a job and answers with its id at once."""
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
+    """Reads a job: state, and its result once it has ended."""
     WatchJob: _aio.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]  # type: ignore[assignment]
     """Sends the job at once, then each change, until it has ended."""
     CancelJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]  # type: ignore[assignment]
+    """Cancels a job; what ran is charged."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """Lists jobs of the caller's tenant, newest first."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Offline work: submit now, read later."""
@@ -60,14 +68,16 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _job_service_pb2.SubmitJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_job_service_pb2.SubmitJobResponse, _abc.Awaitable[_job_service_pb2.SubmitJobResponse]]: ...
+    ) -> _typing.Union[_job_service_pb2.SubmitJobResponse, _abc.Awaitable[_job_service_pb2.SubmitJobResponse]]:
+        """Accepts a job and answers with its id at once."""
 
     @_abc_1.abstractmethod
     def GetJob(
         self,
         request: _job_service_pb2.GetJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_job_service_pb2.GetJobResponse, _abc.Awaitable[_job_service_pb2.GetJobResponse]]: ...
+    ) -> _typing.Union[_job_service_pb2.GetJobResponse, _abc.Awaitable[_job_service_pb2.GetJobResponse]]:
+        """Reads a job: state, and its result once it has ended."""
 
     @_abc_1.abstractmethod
     def WatchJob(
@@ -82,13 +92,15 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _job_service_pb2.CancelJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_job_service_pb2.CancelJobResponse, _abc.Awaitable[_job_service_pb2.CancelJobResponse]]: ...
+    ) -> _typing.Union[_job_service_pb2.CancelJobResponse, _abc.Awaitable[_job_service_pb2.CancelJobResponse]]:
+        """Cancels a job; what ran is charged."""
 
     @_abc_1.abstractmethod
     def ListJobs(
         self,
         request: _job_service_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_job_service_pb2.ListJobsResponse, _abc.Awaitable[_job_service_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_job_service_pb2.ListJobsResponse, _abc.Awaitable[_job_service_pb2.ListJobsResponse]]:
+        """Lists jobs of the caller's tenant, newest first."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
