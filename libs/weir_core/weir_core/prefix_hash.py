@@ -23,7 +23,7 @@ class PrefixNamespace:
     Attributes:
         tenant: no chain is ever shared by two tenants.
         model: name and version of the weights.
-        tokenizer_fingerprint: see `tokenizer_fingerprint`; may be empty when unknown.
+        tokenizer_fingerprint: SHA-256 of tokenizer.json; may be empty when unknown.
         scope: `TENANT_SCOPE`, or the id of the one session or request that may find it.
     """
 
@@ -61,11 +61,6 @@ def prefix_hashes(root: bytes, token_ids: Sequence[int], granularity: int) -> li
         parent = block_hash(parent, token_ids[end - granularity : end])
         hashes.append(parent)
     return hashes
-
-
-def tokenizer_fingerprint(tokenizer_json: bytes) -> bytes:
-    """Return 32 bytes that differ when the file `tokenizer.json` differs."""
-    return hashlib.sha256(tokenizer_json).digest()
 
 
 def _token_bytes(token_ids: Sequence[int]) -> bytes:

@@ -1,5 +1,7 @@
 """Keys and values of all layers in fixed blocks of tokens."""
 
+from collections.abc import Sequence
+
 import torch
 
 from weir_core.errors import InvalidField
@@ -39,6 +41,12 @@ class PagedKvCache:
         self.values = [layer[1] for layer in layers]
         self._key_slots = [keys.view(-1, num_kv_heads, head_dim) for keys in self.keys]
         self._value_slots = [values.view(-1, num_kv_heads, head_dim) for values in self.values]
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Overwrite blocks with zeros."""
+        index = torch.tensor(blocks, dtype=torch.int64, device=self.keys[0].device)
+        for cached in (*self.keys, *self.values):
+            cached.index_fill_(0, index, 0)
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor

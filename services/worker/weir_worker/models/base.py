@@ -54,6 +54,10 @@ class CausalModel(Protocol):
         """Make the cache, `num_blocks` of `block_size` tokens; replaces an earlier one."""
         ...
 
+    def clear_kv(self, blocks: Sequence[int]) -> None:
+        """Overwrite blocks with zeros: after a fault they may hold NaN."""
+        ...
+
     def forward(self, batch: ForwardBatch) -> "torch.Tensor":
         """Compute the rows and write their keys and values into the cache.
 

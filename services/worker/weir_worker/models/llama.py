@@ -1,5 +1,7 @@
 """The Llama family of decoders: Llama, SmolLM2, Mistral, Qwen2, Qwen2.5, Qwen3."""
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn import functional
 
@@ -47,6 +49,16 @@ class LlamaModel:
         """Sizes and special tokens."""
         return self._config
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and cache."""
+        return self._dtype
+
+    @property
+    def attention_backend(self) -> str:
+        """Name of the backend in use."""
+        return type(self._attention).__name__
+
     def allocate_kv(self, num_blocks: int, block_size: int) -> None:
         """See `CausalModel.allocate_kv`.
 
@@ -63,6 +75,11 @@ class LlamaModel:
             dtype=self._dtype,
             device=self._device,
         )
+
+    def clear_kv(self, blocks: Sequence[int]) -> None:
+        """See `CausalModel.clear_kv`."""
+        if self._cache is not None:
+            self._cache.clear(blocks)
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch) -> torch.Tensor:

@@ -1,0 +1,80 @@
+"""What an engine is started with."""
+
+import msgspec
+
+from weir_core.errors import InvalidField
+
+NULL_MODEL = "null"
+_BLOCK_SIZES = "16, 32, 64, 128 or 256"
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters of one engine process.
+
+    Attributes:
+        model: a model folder in Hugging Face form, or `null` for the model that computes
+            nothing and serves to measure everything else.
+        model_name: name and version under which it is served; empty: the folder's name.
+        block_size: tokens of a KV block.
+        num_blocks: KV blocks; None: as many as `kv_memory_bytes` holds.
+        kv_memory_bytes: memory of the KV cache; no more is taken than `max_running`
+            requests of `max_context` could use.
+        max_context: upper bound on the model's own context; None: the model's.
+        max_step_tokens: rows of one forward pass.
+        max_running: sequences that hold KV at once.
+        max_prefill_chunk: most tokens of one prompt in one step; 0 for no bound of its own.
+        watermark: part of the blocks left free when a sequence joins others.
+        threads: compute threads; 0: torch's default.
+        device: `auto`, `cpu` or a torch device such as `cuda:0`.
+        attention_backend: `auto`, or the name of one.
+        null_step_us: duration of a step of the null model.
+        verify_kv_tokens: compare the tokens of every prefix hit (debugging).
+
+    Raises:
+        InvalidField: names the knob, the value and the bound.
+    """
+
+    model: str
+    model_name: str = ""
+    block_size: int = 16
+    num_blocks: int | None = None
+    kv_memory_bytes: int = 1 << 30
+    max_context: int | None = None
+    max_step_tokens: int = 512
+    max_running: int = 64
+    max_prefill_chunk: int = 0
+    watermark: float = 0.01
+    threads: int = 0
+    device: str = "auto"
+    attention_backend: str = "auto"
+    null_step_us: int = 0
+    verify_kv_tokens: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_size not in (16, 32, 64, 128, 256):
+            raise InvalidField("block_size", self.block_size, _BLOCK_SIZES)
+        if self.num_blocks is not None and self.num_blocks < 1:
+            raise InvalidField("num_blocks", self.num_blocks, "at least 1")
+        if self.max_context is not None and self.max_context < 2:
+            raise InvalidField("max_context", self.max_context, "at least 2")
+        if not 0.0 <= self.watermark < 1.0:
+            raise InvalidField("watermark", self.watermark, "from 0 to less than 1")
+        if self.threads < 0:
+            raise InvalidField("threads", self.threads, "0 (torch's default) or more")
+        if self.null_step_us < 0:
+            raise InvalidField("null_step_us", self.null_step_us, "0 or more")
+
+    def blocks(self, kv_bytes_per_token: int, max_context: int) -> int:
+        """Return the number of KV blocks for a model.
+
+        Raises:
+            InvalidField: not even one block fits in `kv_memory_bytes`.
+        """
+        if self.num_blocks is not None:
+            return self.num_blocks
+        block_bytes = kv_bytes_per_token * self.block_size
+        affordable = self.kv_memory_bytes // block_bytes
+        if affordable < 1:
+            bound = f"at least {block_bytes}, the size of one block of {self.block_size} tokens"
+            raise InvalidField("kv_memory_bytes", self.kv_memory_bytes, bound)
+        return min(affordable, self.max_running * -(-max_context // self.block_size))

@@ -1,0 +1,241 @@
+"""The step engine: commands in, one output a step. No threads, no I/O."""
+
+import dataclasses
+import heapq
+import logging
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_worker.engine.commands import Abort, Command, Preempt, SetLimits, Stop, Submit
+from weir_worker.engine.events import Failure, FinishReason, StepOutput
+from weir_worker.engine.intake import Intake, ServedModel
+from weir_worker.engine.limits import StepLimits
+from weir_worker.engine.news import News
+from weir_worker.engine.planner import StepPlanner
+from weir_worker.engine.runner import StepRunner
+from weir_worker.engine.sequence import Sequence, Status
+from weir_worker.engine.step_plan import StepPlan
+from weir_worker.kv import KvManager, check_integrity
+from weir_worker.sampling import Samples
+from weir_worker.text import DetokenizerFactory
+
+logger = logging.getLogger(__name__)
+
+# Steps in a row that had work and computed nothing. One happens after a pre-emption.
+_STALL_LIMIT = 3
+_DEADLINE_PASSED = "the deadline of the request passed"
+
+
+class Engine:
+    """Runs sequences over one model and one KV cache.
+
+    Every submission ends in exactly one terminal; its blocks are back by then. A fault of one
+    sequence ends that sequence; a fault of a forward pass ends those in it; the engine goes on.
+    """
+
+    def __init__(
+        self,
+        model: ServedModel,
+        runner: StepRunner,
+        kv: KvManager,
+        detokenizers: DetokenizerFactory,
+        limits: StepLimits,
+        clock: Clock,
+    ) -> None:
+        self.planner = StepPlanner(kv, limits)
+        self._runner = runner
+        self._kv = kv
+        self._intake = Intake(model, kv, detokenizers, clock)
+        self._clock = clock
+        self._news = News(kv, self.planner, clock)
+        self._sequences: dict[str, Sequence] = {}
+        self._deadlines: list[tuple[int, str, int]] = []
+        self._stalled_steps = 0
+
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self.planner.has_work()
+
+    def apply(self, command: Command) -> None:
+        """Carry out a command; what comes of it is in the next output. Raises nothing."""
+        match command:
+            case Submit():
+                self._submit(command)
+            case Abort(request_id, attempt, reason, message):
+                sequence = self._sequences.get(request_id)
+                if sequence is not None and sequence.attempt == attempt:
+                    self._finish(sequence, FinishReason.ABORT, Failure(reason, message))
+            case Preempt(request_id):
+                sequence = self._sequences.get(request_id)
+                if sequence is not None and sequence.status is Status.RUNNING:
+                    self.planner.preempt(sequence)
+            case SetLimits():
+                self._set_limits(command)
+            case Stop(message):
+                failure = Failure(Reason.DRAINING, message)
+                for sequence in list(self._sequences.values()):
+                    self._finish(sequence, FinishReason.ABORT, failure)
+
+    def step(self) -> StepOutput:
+        """Compute one step and return everything that happened since the last output."""
+        started_us = self._clock.monotonic_us()
+        try:
+            self._expire(started_us)
+            plan = self.planner.plan()
+            if plan.sequences:
+                self._stalled_steps = 0
+                self._run(plan)
+            elif self.planner.has_work():
+                self._watch_stall()
+        except Exception:
+            logger.exception("engine step failed; every request in the engine ends")
+            failure = Failure(Reason.INTERNAL, "the engine failed between two steps")
+            for sequence in list(self._sequences.values()):
+                self._finish(sequence, FinishReason.ERROR, failure, discard=True)
+        return self._news.take(started_us)
+
+    def heartbeat(self) -> StepOutput:
+        """Return what happened without a step: an idle engine's sign of life."""
+        return self._news.take(None)
+
+    def check_integrity(self) -> None:
+        """Recount all blocks. Raises IntegrityError."""
+        check_integrity(self._kv, (s.table for s in self._sequences.values()))
+
+    def _submit(self, submit: Submit) -> None:
+        try:
+            self._supersede(submit)
+            sequence = self._intake.accept(submit)
+        except WeirError as error:
+            self._news.rejected(submit, Failure.of(error))
+            return
+        except Exception:
+            logger.exception("submission failed", extra={"request_id": submit.request_id})
+            self._news.rejected(submit, Failure(Reason.INTERNAL, "the engine could not take it"))
+            return
+        self._sequences[submit.request_id] = sequence
+        self.planner.add(sequence)
+        if sequence.deadline_us:
+            # Ids, not the sequence: its tokens need not live until the deadline.
+            entry = (sequence.deadline_us, sequence.request_id, sequence.attempt)
+            heapq.heappush(self._deadlines, entry)
+
+    def _supersede(self, submit: Submit) -> None:
+        """End an older attempt of the same request; refuse one that is not newer."""
+        running = self._sequences.get(submit.request_id)
+        if running is None:
+            return
+        if submit.attempt <= running.attempt:
+            raise WeirError(
+                Reason.STALE_ATTEMPT,
+                f"attempt {submit.attempt} is not newer than attempt {running.attempt}, "
+                "which is in the engine",
+            )
+        failure = Failure(Reason.STALE_ATTEMPT, f"superseded by attempt {submit.attempt}")
+        self._finish(running, FinishReason.ABORT, failure)
+
+    def _set_limits(self, command: SetLimits) -> None:
+        now = self.planner.limits
+        try:
+            self.planner.limits = dataclasses.replace(
+                now,
+                max_step_tokens=command.max_step_tokens or now.max_step_tokens,
+                max_running=command.max_running or now.max_running,
+            )
+        except WeirError as error:
+            logger.warning("limits not changed: %s", error.message)
+
+    def _expire(self, now_us: int) -> None:
+        while self._deadlines and self._deadlines[0][0] <= now_us:
+            _, request_id, attempt = heapq.heappop(self._deadlines)
+            self.apply(Abort(request_id, attempt, Reason.DEADLINE_EXCEEDED, _DEADLINE_PASSED))
+
+    def _run(self, plan: StepPlan) -> None:
+        start_us = self._clock.now_us()
+        for sequence in plan.sequences[plan.decodes :]:
+            sequence.prefill_start_us = sequence.prefill_start_us or start_us
+        batch, states = plan.batch()
+        began_us = self._clock.monotonic_us()
+        try:
+            samples = self._runner.run(batch, states)
+        except Exception as error:
+            logger.exception("forward pass failed; the %d requests in it end", len(plan.sequences))
+            self._news.counters.failed_steps += 1
+            failure = Failure(
+                Reason.ENGINE_FAILED, f"the forward pass failed ({type(error).__name__})"
+            )
+            for sequence in plan.sequences:
+                self._finish(sequence, FinishReason.ERROR, failure, discard=True)
+            return
+        self._news.computed(plan, self._clock.monotonic_us() - began_us)
+        self._absorb(plan, samples)
+
+    def _absorb(self, plan: StepPlan, samples: Samples) -> None:
+        """Note what a step computed; a block is published only now that its KV is written."""
+        now_us = self._clock.now_us()
+        row = 0
+        for sequence, length in zip(plan.sequences, plan.lengths, strict=True):
+            sequence.advance(length)
+            samples_here = sequence.computed == len(sequence.token_ids)
+            if samples_here and row in samples.failures:
+                failure = Failure(Reason.ENGINE_FAILED, samples.failures[row])
+                self._finish(sequence, FinishReason.ERROR, failure, discard=True)
+            else:
+                self._kv.commit(sequence.table, sequence.computed)
+                if samples_here:
+                    self._accept(sequence, samples.tokens[row], now_us)
+            row += samples_here
+
+    def _accept(self, sequence: Sequence, token_id: int, now_us: int) -> None:
+        try:
+            if not sequence.first_token_us:
+                sequence.prefill_end_us = sequence.first_token_us = now_us
+                self._news.prefill_ended(sequence)
+            text, reason = sequence.accept(token_id)
+            self._news.sampled(sequence, token_id, text)
+        except Exception:
+            logger.exception("output failed", extra={"request_id": sequence.request_id})
+            failure = Failure(Reason.INTERNAL, "the output could not be turned into text")
+            self._finish(sequence, FinishReason.ERROR, failure)
+            return
+        if reason is not None:
+            self._finish(sequence, reason)
+
+    def _finish(
+        self,
+        sequence: Sequence,
+        reason: FinishReason,
+        failure: Failure | None = None,
+        *,
+        discard: bool = False,
+    ) -> None:
+        """End a sequence: the only way out. A second call does nothing."""
+        if sequence.status is Status.FINISHED:
+            return
+        freed = self.planner.remove(sequence, discard=discard)
+        if discard and freed:
+            self._clear(freed)
+        del self._sequences[sequence.request_id]
+        self._news.finished(sequence, reason, failure)
+
+    def _clear(self, blocks: list[int]) -> None:
+        """Wipe blocks: attention may read past a sequence's end, where a NaN would spread."""
+        try:
+            self._runner.clear(blocks)
+        except Exception:
+            logger.exception("KV blocks could not be wiped")
+
+    def _watch_stall(self) -> None:
+        """Refuse the head of the queue rather than let everyone wait behind it for ever."""
+        self._stalled_steps += 1
+        head = self.planner.waiting.first()
+        if self._stalled_steps <= _STALL_LIMIT or head is None:
+            return
+        logger.error(
+            "no progress: a sequence of %d tokens waits, %d of %d KV blocks are available",
+            len(head.token_ids),
+            self._kv.available_blocks,
+            self._kv.total_blocks,
+        )
+        failure = Failure(Reason.INTERNAL, "the engine could not schedule the request")
+        self._finish(head, FinishReason.ERROR, failure)

@@ -1,0 +1,39 @@
+"""Bounds of one engine step."""
+
+from dataclasses import dataclass
+
+from weir_core.errors import InvalidField
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """What one step may do.
+
+    Attributes:
+        max_step_tokens: rows of one forward pass: decodes and prefill chunks together.
+        max_running: sequences that hold KV at once.
+        max_prefill_chunk: most tokens of one prompt in one step; 0 for no bound of its own.
+        watermark_blocks: blocks left free when a sequence joins others, for their growth.
+
+    Raises:
+        InvalidField: a bound is out of range; every running sequence must fit in a step.
+    """
+
+    max_step_tokens: int
+    max_running: int
+    max_prefill_chunk: int = 0
+    watermark_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_running < 1:
+            raise InvalidField("max_running", self.max_running, "at least 1")
+        if self.max_step_tokens < self.max_running:
+            raise InvalidField(
+                "max_step_tokens",
+                self.max_step_tokens,
+                f"at least max_running ({self.max_running}), one token for each sequence",
+            )
+        if self.max_prefill_chunk < 0:
+            raise InvalidField("max_prefill_chunk", self.max_prefill_chunk, "0 (off) or more")
+        if self.watermark_blocks < 0:
+            raise InvalidField("watermark_blocks", self.watermark_blocks, "0 or more")

@@ -1,0 +1,50 @@
+"""Drives an engine over a link: commands in, one frame out a step."""
+
+import logging
+
+import msgspec
+
+from weir_worker.engine.commands import Command, Stop
+from weir_worker.engine.engine import Engine
+from weir_worker.engine.link import Link, LinkClosed
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S = 0.5
+
+
+class EngineLoop:
+    """The engine's thread of execution.
+
+    While there is work it steps without pause and sends a frame a step; idle, it waits for
+    commands and sends a heartbeat, so that a frozen engine can be told from an idle one.
+    """
+
+    def __init__(self, engine: Engine, link: Link, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self._engine = engine
+        self._link = link
+        self._heartbeat_s = heartbeat_s
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(list[Command])
+        self._stopping = False
+
+    def run(self) -> None:
+        """Work until a `Stop`, or until the server process is gone."""
+        try:
+            while not self._stopping:
+                commands = self._receive()
+                for command in commands:
+                    self._engine.apply(command)
+                    self._stopping = self._stopping or isinstance(command, Stop)
+                busy = self._engine.has_work()
+                output = self._engine.step() if busy else self._engine.heartbeat()
+                self._link.send(self._encoder.encode(output))
+        except LinkClosed:
+            logger.info("the server process is gone; the engine ends")
+
+    def _receive(self) -> list[Command]:
+        timeout_s = 0.0 if self._engine.has_work() else self._heartbeat_s
+        commands: list[Command] = []
+        for frame in self._link.receive(timeout_s):
+            commands.extend(self._decoder.decode(frame))
+        return commands

@@ -1,0 +1,32 @@
+"""A model that computes nothing: it measures and tests everything around a model."""
+
+import time
+from collections.abc import Sequence
+
+from weir_worker.models.base import ForwardBatch
+from weir_worker.sampling import Samples, SamplingState
+
+MODEL_TYPE = "weir_null"
+KV_BYTES_PER_TOKEN = 8
+
+_ALPHABET = b"abcdefghijklmnopqrstuvwxyz "
+
+
+class NullRunner:
+    """One printable token for each row, the same for the same position, never an end.
+
+    Token ids below 256 are bytes. Steps take a fixed time and no work that grows with the
+    vocabulary.
+    """
+
+    def __init__(self, step_us: int = 0) -> None:
+        self._step_s = step_us / 1e6
+
+    def run(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> Samples:
+        """See `StepRunner.run`."""
+        if self._step_s:
+            time.sleep(self._step_s)
+        return Samples([_ALPHABET[state.drawn % len(_ALPHABET)] for state in states])
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """There is nothing to wipe."""

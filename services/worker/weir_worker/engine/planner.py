@@ -1,0 +1,147 @@
+"""Decides which sequences run and what each step computes (iteration-level scheduling).
+
+Decodes first, then several partial prefills, after Sarathi-Serve (OSDI 2024); pre-emption by
+recompute as in vLLM.
+"""
+
+from weir_worker.engine.limits import StepLimits
+from weir_worker.engine.prefill_shares import prefill_shares
+from weir_worker.engine.sequence import Sequence, Status
+from weir_worker.engine.step_plan import StepPlan
+from weir_worker.engine.victims import choose_victim
+from weir_worker.engine.waiting import WaitingQueue
+from weir_worker.kv import KvManager
+
+# Fewer prompt tokens than this in one chunk cost more overhead than they are worth.
+_SMALL_CHUNK = 16
+
+
+class StepPlanner:
+    """Owner of the running and the waiting sequences. Reads no clock and knows no model.
+
+    Attributes:
+        running: sequences that hold KV, in the order in which they were admitted.
+        waiting: the others.
+        preemptions: total so far.
+    """
+
+    def __init__(self, kv: KvManager, limits: StepLimits) -> None:
+        self.limits = limits
+        self.running: list[Sequence] = []
+        self.waiting = WaitingQueue()
+        self.preemptions = 0
+        self._prefilling: list[Sequence] = []
+        self._kv = kv
+        self._preempted = False
+
+    def has_work(self) -> bool:
+        """Whether any sequence runs or waits."""
+        return bool(self.running) or len(self.waiting) > 0
+
+    def pending_prefill_tokens(self) -> int:
+        """Tokens to compute before every sequence decodes, waiting ones included."""
+        running = (s.remaining for s in self._prefilling if s.status is Status.RUNNING)
+        return self.waiting.tokens + sum(remaining for remaining in running if remaining > 1)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a new sequence."""
+        self.waiting.add(sequence)
+
+    def remove(self, sequence: Sequence, *, discard: bool = False) -> list[int]:
+        """Drop a sequence wherever it is and give back its blocks; twice is once.
+
+        `discard`: its KV is not to be trusted and may not be found by anyone.
+
+        Returns:
+            Indices of the blocks that nobody holds any more.
+        """
+        if sequence.status is Status.RUNNING:
+            self.running.remove(sequence)
+        elif sequence.status is Status.WAITING:
+            self.waiting.remove(sequence)
+        sequence.status = Status.FINISHED
+        return self._kv.release(sequence.table, discard=discard)
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Take the blocks of a running sequence; it waits to be computed again."""
+        self.running.remove(sequence)
+        self._kv.release(sequence.table)
+        sequence.restart()
+        self.waiting.add_preempted(sequence)
+        self.preemptions += 1
+        self._preempted = True
+
+    def plan(self) -> StepPlan:
+        """Make room for every decode, admit what fits, and fill the step with prefill."""
+        self._make_room()
+        plan = StepPlan()
+        prefills = []
+        for sequence in self.running:
+            if sequence.remaining == 1:
+                plan.sequences.append(sequence)
+            else:
+                prefills.append(sequence)
+        del plan.sequences[self.limits.max_step_tokens :]
+        plan.decodes = len(plan.sequences)
+        plan.lengths = [1] * plan.decodes
+        budget = self.limits.max_step_tokens - plan.decodes
+        if not self._preempted:
+            self._admit(prefills, budget)
+        self._preempted = False
+        self._add_prefills(plan, prefills, budget)
+        return plan
+
+    def _make_room(self) -> None:
+        """Give a block to every sequence whose next token needs one.
+
+        A sequence that can never fit is refused on arrival, so when all but the oldest have
+        been pre-empted, the oldest fits.
+        """
+        size = self._kv.block_size
+        needy = [
+            sequence
+            for sequence in self.running
+            if sequence.computed % size == 0
+            and len(sequence.token_ids) > len(sequence.table.blocks) * size
+        ]
+        while len(needy) > self._kv.available_blocks:
+            victim = choose_victim(self.running, self._kv.held_by_tenant)
+            if victim is None:
+                break
+            self.preempt(victim)
+            if victim in needy:
+                needy.remove(victim)
+        for sequence in needy:
+            self._kv.grow(sequence.table)
+
+    def _admit(self, prefills: list[Sequence], budget: int) -> None:
+        most = max(1, budget // _SMALL_CHUNK)
+        while budget > 0 and len(prefills) < most and len(self.running) < self.limits.max_running:
+            sequence = self.waiting.first()
+            if sequence is None or not self._start(sequence):
+                return
+            prefills.append(sequence)
+
+    def _start(self, sequence: Sequence) -> bool:
+        """Take blocks for the whole prompt (and output so far), or change nothing."""
+        hit = self._kv.allocate(
+            sequence.table,
+            len(sequence.token_ids),
+            keep_available=self.limits.watermark_blocks if self.running else 0,
+            count=sequence.preemptions == 0,
+        )
+        if hit is None:
+            return False
+        self.waiting.remove(sequence)
+        sequence.resume_at(hit)
+        self.running.append(sequence)
+        return True
+
+    def _add_prefills(self, plan: StepPlan, prefills: list[Sequence], budget: int) -> None:
+        self._prefilling = prefills
+        cap = self.limits.max_prefill_chunk or budget
+        wanted = [(sequence.tenant, min(sequence.remaining, cap)) for sequence in prefills]
+        for sequence, share in zip(prefills, prefill_shares(wanted, budget), strict=True):
+            if share > 0:
+                plan.sequences.append(sequence)
+                plan.lengths.append(share)

@@ -1,0 +1,55 @@
+"""How one step's prefill tokens are divided among the prompts that wait for them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+
+def prefill_shares(remaining: Sequence[tuple[str, int]], budget: int) -> list[int]:
+    """Divide `budget` tokens.
+
+    Tenants share it max-min fairly. Within a tenant, in order of arrival, each prompt but the
+    last takes at most half of what is left: most prompts still finish one after the other,
+    and a long one stalls no other for its whole length. Nothing is left over while a prompt
+    could use it.
+
+    Args:
+        remaining: (tenant, tokens to compute) of each prompt, in order of arrival.
+        budget: tokens, 0 or more.
+
+    Returns:
+        Tokens for each prompt, in the same order; 0 means not in this step.
+    """
+    if sum(length for _, length in remaining) <= budget:
+        return [length for _, length in remaining]
+    members: defaultdict[str, list[int]] = defaultdict(list)
+    for index, (tenant, _) in enumerate(remaining):
+        members[tenant].append(index)
+    demand = {tenant: sum(remaining[i][1] for i in own) for tenant, own in members.items()}
+    shares = [0] * len(remaining)
+    for tenant, tokens in _max_min(demand, budget).items():
+        lengths = [remaining[i][1] for i in members[tenant]]
+        for index, share in zip(members[tenant], _halving(lengths, tokens), strict=True):
+            shares[index] = share
+    return shares
+
+
+def _max_min(demand: dict[str, int], budget: int) -> dict[str, int]:
+    """Give each tenant its demand or an equal part, whichever is less; spread the rest."""
+    granted = {}
+    for rank, (tenant, wanted) in enumerate(sorted(demand.items(), key=lambda item: item[1])):
+        granted[tenant] = min(wanted, budget // (len(demand) - rank))
+        budget -= granted[tenant]
+    return granted
+
+
+def _halving(lengths: list[int], tokens: int) -> list[int]:
+    shares = []
+    for rank, length in enumerate(lengths):
+        cap = tokens if rank == len(lengths) - 1 else tokens - tokens // 2
+        shares.append(min(length, cap))
+        tokens -= shares[-1]
+    for rank, length in enumerate(lengths):
+        more = min(tokens, length - shares[rank])
+        shares[rank] += more
+        tokens -= more
+    return shares

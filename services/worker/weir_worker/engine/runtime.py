@@ -1,0 +1,30 @@
+"""What computes the steps, and what is known of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weir_worker.engine.runner import StepRunner
+
+
+def _nothing(num_blocks: int, block_size: int) -> None:
+    """Allocate no memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """A runner with its description.
+
+    Attributes:
+        kv_bytes_per_token: memory of one token's KV.
+        device, dtype, attention_backend: for people.
+        batch_invariant: the self-test held that batch-mates and chunks change no bit.
+        allocate: makes the KV cache, (blocks, tokens of a block); raises WeirError.
+    """
+
+    runner: StepRunner
+    kv_bytes_per_token: int
+    device: str
+    dtype: str
+    attention_backend: str
+    batch_invariant: bool
+    allocate: Callable[[int, int], None] = _nothing

@@ -1,0 +1,166 @@
+"""One attempt inside the engine."""
+
+from enum import Enum, auto
+
+from weir_worker.engine.commands import Submit
+from weir_worker.engine.events import FinishReason, Progress, Usage
+from weir_worker.kv import BlockTable
+from weir_worker.models.base import SequenceSlice
+from weir_worker.sampling import SamplingState
+from weir_worker.text import OutputText
+
+
+class Status(Enum):
+    """Where a sequence is. Pre-empted ones wait."""
+
+    WAITING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+
+
+class Sequence:
+    """Tokens of one attempt and how far they are computed.
+
+    There are no phases: while it runs, `computed < len(token_ids)`, and a step computes some
+    of the difference. A step that computes all of it samples one token more.
+
+    Attributes:
+        age: order of arrival, the smallest is the oldest.
+        token_ids: prompt and output; its block table reads this very list.
+        prompt_tokens: length of the prompt.
+        max_tokens: length at which it ends.
+        computed: leading tokens whose KV is in the cache.
+        high_water: the most that `computed` ever was; below it, work is done again.
+        cached_prompt_tokens: prompt tokens hit before they were ever computed.
+        stop_ids: tokens that end it: end of sequence unless ignored, and stop ids.
+        slice: its rows in the next forward pass, reused from step to step.
+    """
+
+    __slots__ = (
+        "age",
+        "attempt",
+        "cached_prompt_tokens",
+        "computed",
+        "deadline_us",
+        "first_token_us",
+        "high_water",
+        "max_tokens",
+        "preemptions",
+        "prefill_end_us",
+        "prefill_start_us",
+        "priority",
+        "prompt_tokens",
+        "received_us",
+        "recomputed_tokens",
+        "request_id",
+        "sampling",
+        "slice",
+        "status",
+        "stop_ids",
+        "table",
+        "tenant",
+        "text",
+        "token_ids",
+    )
+
+    def __init__(
+        self,
+        submit: Submit,
+        *,
+        age: tuple[int, int],
+        token_ids: list[int],
+        max_tokens: int,
+        stop_ids: frozenset[int],
+        table: BlockTable,
+        text: OutputText,
+        received_us: int,
+    ) -> None:
+        self.request_id = submit.request_id
+        self.attempt = submit.attempt
+        self.tenant = submit.tenant
+        self.priority = submit.priority
+        self.deadline_us = submit.deadline_us
+        self.age = age
+        self.token_ids = token_ids
+        self.prompt_tokens = len(token_ids)
+        self.max_tokens = max_tokens
+        self.stop_ids = stop_ids
+        self.table = table
+        self.text = text
+        self.sampling = SamplingState(submit.sampling)
+        self.slice = SequenceSlice(0, 0, table.indices)
+        self.status = Status.WAITING
+        self.computed = 0
+        self.high_water = 0
+        self.cached_prompt_tokens = 0
+        self.recomputed_tokens = 0
+        self.preemptions = 0
+        self.received_us = received_us
+        self.prefill_start_us = 0
+        self.prefill_end_us = 0
+        self.first_token_us = 0
+
+    @property
+    def remaining(self) -> int:
+        """Tokens to compute before the next one can be sampled."""
+        return len(self.token_ids) - self.computed
+
+    def resume_at(self, hit: int) -> None:
+        """Start to run with `hit` tokens found in the cache."""
+        self.status = Status.RUNNING
+        self.computed = hit
+        if hit > self.high_water:
+            self.cached_prompt_tokens += min(hit, self.prompt_tokens) - self.high_water
+            self.high_water = hit
+
+    def advance(self, length: int) -> None:
+        """Note that the next `length` tokens are computed."""
+        before = self.computed
+        self.computed = before + length
+        if before < self.high_water:
+            self.recomputed_tokens += min(self.computed, self.high_water) - before
+        if self.computed > self.high_water:
+            self.high_water = self.computed
+
+    def restart(self) -> None:
+        """Wait again, with nothing computed."""
+        self.status = Status.WAITING
+        self.computed = 0
+        self.preemptions += 1
+
+    def usage(self) -> Usage:
+        """Return what has been used up to now."""
+        return Usage(
+            prompt_tokens=min(self.high_water, self.prompt_tokens),
+            cached_prompt_tokens=self.cached_prompt_tokens,
+            completion_tokens=len(self.token_ids) - self.prompt_tokens,
+            recomputed_tokens=self.recomputed_tokens,
+        )
+
+    def progress(self) -> Progress:
+        """Return how far it is, for a report."""
+        usage = self.usage()
+        return Progress(
+            self.request_id,
+            self.attempt,
+            usage.prompt_tokens,
+            usage.cached_prompt_tokens,
+            usage.completion_tokens,
+            len(self.table.blocks),
+        )
+
+    def accept(self, token_id: int) -> tuple[str, FinishReason | None]:
+        """Append a sampled token; return the new text, and the reason if it is the last.
+
+        Order: end of sequence and stop ids (which have no text), stop strings, length.
+        """
+        self.token_ids.append(token_id)
+        self.sampling.drawn += 1
+        if token_id in self.stop_ids:
+            return self.text.flush(), FinishReason.STOP
+        text, stopped = self.text.push(token_id)
+        if stopped:
+            return text, FinishReason.STOP
+        if len(self.token_ids) >= self.max_tokens:
+            return text + self.text.flush(), FinishReason.LENGTH
+        return text, None
