@@ -1,0 +1,76 @@
+"""A request for admission, checked."""
+
+import msgspec
+
+from weir_core.bucket import check_units
+from weir_core.errors import InvalidField
+from weir_ratelimiter.domain.ids import fingerprint, reservation_id
+from weir_ratelimiter.domain.subject import Subject, check_id, check_subject
+
+_SHORTEST_TTL_MS = 1_000
+_LONGEST_TTL_MS = 600_000
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What Reserve is asked, before limits are known.
+
+    Attributes:
+        streams: the answer is streamed, which some limits count apart.
+        batch: it is worked off later.
+        ttl_ms: life of the leases; None means the default.
+        model_context_tokens: context window that the caller knows of; 0: none.
+    """
+
+    request_id: str
+    subject: Subject
+    prompt_tokens: int
+    max_new_tokens: int
+    streams: bool = False
+    batch: bool = False
+    ttl_ms: int | None = None
+    model_context_tokens: int = 0
+
+    def checked(self) -> "Ask":
+        """Return the ask if every field is in bounds.
+
+        Raises:
+            InvalidField: naming field, value and bound.
+        """
+        check_id("request_id", self.request_id)
+        check_subject(self.subject)
+        check_units("prompt_tokens", self.prompt_tokens, lowest=1)
+        check_units("max_new_tokens", self.max_new_tokens, lowest=1)
+        check_units("model_context_tokens", self.model_context_tokens)
+        check_ttl(self.ttl_ms)
+        return self
+
+    @property
+    def id(self) -> str:
+        """Id of the reservation, the same for every retry."""
+        return reservation_id(self.subject.tenant_id, self.request_id)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Tells a retry from another request under the same id."""
+        who = self.subject
+        return fingerprint(
+            who.user_id,
+            who.api_key_id,
+            who.model,
+            who.model_version,
+            self.prompt_tokens,
+            self.max_new_tokens,
+            self.streams,
+            self.batch,
+        )
+
+
+def check_ttl(ttl_ms: int | None) -> int | None:
+    """Return a life of leases, milliseconds, if it is in bounds.
+
+    Raises:
+        InvalidField: it is not.
+    """
+    if ttl_ms is not None and not _SHORTEST_TTL_MS <= ttl_ms <= _LONGEST_TTL_MS:
+        raise InvalidField("ttl", f"{ttl_ms} ms", "1 s to 10 min")
+    return ttl_ms

@@ -1,0 +1,39 @@
+"""All that applies to one subject under one version of the directory."""
+
+from collections.abc import Sequence
+
+from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+
+_OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
+
+
+class Resolution:
+    """Limits and policies of one subject.
+
+    Attributes:
+        limits: every limit, contexts included, in the order of evaluation.
+        counted: those that have a level: buckets and lease sets.
+        by_key: `counted` by key.
+        estimate: reserve what is likely instead of `max_new_tokens`.
+        may_owe: an extension that does not fit goes into bounded debt instead of stopping.
+        version: version of the directory.
+    """
+
+    def __init__(
+        self, limits: Sequence[Limit], *, estimate: bool, may_owe: bool, version: int
+    ) -> None:
+        self.limits = tuple(limits)
+        self.counted = tuple(limit for limit in limits if limit.kind is not Kind.CONTEXT)
+        self.by_key = {limit.key: limit for limit in self.counted}
+        self.estimate = estimate
+        self.may_owe = may_owe
+        self.version = version
+
+    def most_output(self, prompt_tokens: int) -> int | None:
+        """Output that the smallest token bucket can ever hold beside the prompt, tokens."""
+        rooms = [
+            limit.capacity - (prompt_tokens if limit.resource is Resource.TOKENS else 0)
+            for limit in self.counted
+            if limit.resource in _OUTPUT and not limit.shadow
+        ]
+        return min(rooms, default=None)

@@ -1,0 +1,156 @@
+"""Reserve: every layer is evaluated, then all are debited or none."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.domain.change import Bucket, Move
+from weir_ratelimiter.domain.demand import Amounts
+from weir_ratelimiter.domain.levels import Levels
+from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.reservation import Entry, Reservation, State
+from weir_ratelimiter.domain.shortfall import Shortfall
+from weir_ratelimiter.domain.subject import Subject
+
+
+class ReserveCommand(msgspec.Struct, frozen=True):
+    """A request for admission, its limits resolved and its static checks passed.
+
+    Attributes:
+        limits: buckets and lease sets that apply, in the order of evaluation.
+        amounts: units asked of each resource.
+    """
+
+    id: str
+    request_id: str
+    subject: Subject
+    fingerprint: bytes
+    limits: tuple[Limit, ...]
+    amounts: Amounts
+    prompt_tokens: int
+    output_tokens: int
+    max_new_tokens: int
+    ttl_ms: int
+    price_version: int
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """What all limits say to one command.
+
+    Attributes:
+        shortfalls: limits that refuse; empty if the command is admitted.
+        shadowed: shadow limits that would have refused; nothing is debited from them.
+        moves, entries: debits to make if it is admitted.
+    """
+
+    shortfalls: tuple[Shortfall, ...]
+    shadowed: tuple[Shortfall, ...]
+    moves: tuple[Move, ...]
+    entries: tuple[Entry, ...]
+
+
+def evaluate(command: ReserveCommand, levels: Levels, now_ms: int) -> Evaluation:
+    """Ask every limit; debit nothing. A limit on something not asked for is passed over."""
+    short: list[Shortfall] = []
+    moves: list[Move] = []
+    entries: list[Entry] = []
+    for limit in command.limits:
+        amount = command.amounts[limit.resource]
+        if amount == 0:
+            continue
+        if limit.kind is Kind.LEASE:
+            held = levels.leases_held(limit.key, now_ms)
+            if held + amount > limit.shape.capacity:
+                short.append(_lease_shortfall(limit, amount, held, levels, now_ms))
+                continue
+        else:
+            bucket = levels.bucket(limit, now_ms)
+            if amount * bucket.shape.period_ms > bucket.state.parts:
+                short.append(_bucket_shortfall(limit, amount, bucket, now_ms))
+                continue
+            moves.append(debit(limit.key, bucket, amount))
+        entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
+    return Evaluation(
+        tuple(s for s in short if not s.limit.shadow),
+        tuple(s for s in short if s.limit.shadow),
+        tuple(moves),
+        tuple(entries),
+    )
+
+
+def admit(command: ReserveCommand, evaluation: Evaluation, now_ms: int) -> Reservation:
+    """The reservation of a command that no limit refuses; the debits are `evaluation.moves`."""
+    return Reservation(
+        id=command.id,
+        request_id=command.request_id,
+        subject=command.subject,
+        fingerprint=command.fingerprint,
+        state=State.RESERVED,
+        entries=evaluation.entries,
+        prompt_tokens=command.prompt_tokens,
+        output_tokens=command.output_tokens,
+        max_new_tokens=command.max_new_tokens,
+        created_ms=now_ms,
+        expires_ms=now_ms + command.ttl_ms,
+        ttl_ms=command.ttl_ms,
+        price_version=command.price_version,
+    )
+
+
+def check_replay(existing: Reservation, fingerprint: bytes, *, lapsed: bool) -> None:
+    """Check that a repeated Reserve may have the reservation that it made.
+
+    One that has ended is not an admission any more: running under it would be free.
+
+    Raises:
+        WeirError: RESERVATION_CONFLICT if the id was used for other contents or its request
+            has ended, RESERVATION_EXPIRED if its leases have lapsed.
+    """
+    if existing.fingerprint != fingerprint:
+        raise WeirError(
+            Reason.RESERVATION_CONFLICT,
+            "request_id was used before with other contents; use a new one for a new request",
+            field="request_id",
+        )
+    if lapsed or existing.state is State.EXPIRED:
+        raise WeirError(
+            Reason.RESERVATION_EXPIRED,
+            f"the reservation lapsed {existing.ttl_ms} ms after its last sign of life; "
+            "reserve again under a new request_id, or extend sooner or with a longer ttl",
+            field="request_id",
+        )
+    if not existing.open:
+        raise WeirError(
+            Reason.RESERVATION_CONFLICT,
+            f"the request of this id is {existing.state.name.lower()} already; "
+            "use a new request_id",
+            field="request_id",
+        )
+
+
+def static_shortfalls(limits: Iterable[Limit], amounts: Amounts) -> list[Shortfall]:
+    """Limits that `amounts` can never fit in, whatever their level: contexts and capacities."""
+    return [
+        Shortfall(limit, amounts[limit.resource], 0, None)
+        for limit in limits
+        if amounts[limit.resource] > limit.shape.capacity and not limit.shadow
+    ]
+
+
+def debit(key: str, bucket: Bucket, amount: int) -> Move:
+    """Take `amount` units out of a refilled bucket, into debt if need be."""
+    return Move(key, amount, Bucket(bucket.shape, bucket.shape.debited(bucket.state, amount)))
+
+
+def _bucket_shortfall(limit: Limit, amount: int, bucket: Bucket, now_ms: int) -> Shortfall:
+    wait = bucket.shape.wait_ms(bucket.state, amount)
+    if wait is not None:
+        wait += max(0, bucket.state.at_ms - now_ms)
+    return Shortfall(limit, amount, limit.capacity - bucket.level, wait)
+
+
+def _lease_shortfall(
+    limit: Limit, amount: int, held: int, levels: Levels, now_ms: int
+) -> Shortfall:
+    return Shortfall(limit, amount, held, levels.lease_wait_ms(limit.key, now_ms))

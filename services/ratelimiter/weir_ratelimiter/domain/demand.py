@@ -1,0 +1,44 @@
+"""What one request asks of each resource, and what it is charged in the end."""
+
+from weir_ratelimiter.domain.limit import Resource
+from weir_ratelimiter.domain.usage import Usage
+
+Amounts = tuple[int, ...]
+"""Units by `Resource`, which is the index."""
+
+
+def demand(prompt_tokens: int, output_tokens: int, max_new_tokens: int, streams: bool) -> Amounts:
+    """Units that a request takes of every resource.
+
+    Args:
+        prompt_tokens: exact prompt length, tokens.
+        output_tokens: output to reserve, tokens; at most `max_new_tokens`.
+        max_new_tokens: bound on output, tokens; what context limits see.
+        streams: whether it also holds a streaming lease.
+    """
+    amounts = [0] * (max(Resource) + 1)
+    amounts[Resource.REQUESTS] = 1
+    amounts[Resource.TOKENS] = prompt_tokens + output_tokens
+    amounts[Resource.INPUT_TOKENS] = prompt_tokens
+    amounts[Resource.OUTPUT_TOKENS] = output_tokens
+    amounts[Resource.CONCURRENCY] = 1
+    amounts[Resource.STREAMS] = 1 if streams else 0
+    amounts[Resource.CONTEXT_TOKENS] = prompt_tokens + max_new_tokens
+    amounts[Resource.PROMPT_TOKENS] = prompt_tokens
+    amounts[Resource.MAX_NEW_TOKENS] = max_new_tokens
+    return tuple(amounts)
+
+
+def charge_for(resource: Resource, usage: Usage, requests: int) -> int:
+    """Units of a bucket's resource that a request with `usage` costs in the end."""
+    match resource:
+        case Resource.REQUESTS:
+            return requests
+        case Resource.TOKENS:
+            return usage.prompt_tokens + usage.completion_tokens
+        case Resource.INPUT_TOKENS:
+            return usage.prompt_tokens
+        case Resource.OUTPUT_TOKENS:
+            return usage.completion_tokens
+        case _:
+            raise ValueError(f"{resource.name} is not charged to buckets")

@@ -1,0 +1,147 @@
+"""Extend: a sign of life, progress, and more output while the request streams."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from weir_ratelimiter.domain.change import Bucket, Change, Move
+from weir_ratelimiter.domain.entry_bucket import bucket_of
+from weir_ratelimiter.domain.levels import Levels
+from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+from weir_ratelimiter.domain.reservation import Entry, Reservation
+from weir_ratelimiter.domain.shortfall import Shortfall
+from weir_ratelimiter.domain.usage import Usage
+
+_OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
+
+
+class Extension(msgspec.Struct, frozen=True):
+    """News of one running reservation.
+
+    Attributes:
+        progress: tokens so far, cumulative.
+        additional_tokens: output to have reserved beyond `progress`; 0 is a heartbeat.
+        dispatched: a worker has it.
+        may_owe: what does not fit is granted as debt, within the limit's `max_debt`.
+        ttl_ms: new life of the leases; None keeps that of Reserve.
+        lifecycle: serialised life-cycle record for a sweep; empty keeps the last one.
+    """
+
+    progress: Usage
+    additional_tokens: int = 0
+    dispatched: bool = False
+    may_owe: bool = False
+    ttl_ms: int | None = None
+    lifecycle: bytes = b""
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """Result of an extension.
+
+    Attributes:
+        reservation: with its leases renewed, even if tokens are refused.
+        change: to be written in any case.
+        shortfalls: limits that refused the additional tokens; empty if they were granted.
+    """
+
+    reservation: Reservation
+    change: Change
+    shortfalls: tuple[Shortfall, ...]
+    in_debt: bool
+
+
+def extend(
+    reservation: Reservation,
+    extension: Extension,
+    limits: Mapping[str, Limit],
+    levels: Levels,
+    now_ms: int,
+) -> Extended:
+    """Extend an open, unlapsed reservation.
+
+    Output beyond what is reserved that ran already is debited without asking; output to come
+    is debited from all layers or from none. Asking again for the same changes nothing.
+    """
+    produced = extension.progress.completion_tokens
+    ran_beyond = max(0, produced - reservation.output_tokens)
+    secured = reservation.output_tokens + ran_beyond
+    target = min(produced + extension.additional_tokens, reservation.max_new_tokens)
+    extra = max(0, target - secured)
+    wanted = _Wanted(reservation, limits, levels, now_ms)
+    shortfalls, owed = wanted.refusals(ran_beyond, extra, extension.may_owe)
+    granted = 0 if shortfalls else extra
+    moves, entries = wanted.debits(ran_beyond + granted)
+    updated = msgspec.structs.replace(
+        _news(reservation, extension, now_ms),
+        entries=entries,
+        output_tokens=secured + granted,
+        debt_tokens=reservation.debt_tokens + owed,
+    )
+    return Extended(updated, Change(now_ms, moves, updated), shortfalls, owed > 0)
+
+
+class _Wanted:
+    """The output buckets of one reservation, each read once."""
+
+    def __init__(
+        self,
+        reservation: Reservation,
+        limits: Mapping[str, Limit],
+        levels: Levels,
+        now_ms: int,
+    ) -> None:
+        self._entries = reservation.entries
+        self._limits = limits
+        self._now_ms = now_ms
+        self._buckets: dict[str, Bucket] = {}
+        for entry in reservation.entries:
+            if entry.kind is Kind.BUCKET and entry.resource in _OUTPUT:
+                bucket = bucket_of(entry, limits, levels, now_ms)
+                if bucket is not None:
+                    self._buckets[entry.key] = bucket
+
+    def refusals(self, before: int, extra: int, may_owe: bool) -> tuple[tuple[Shortfall, ...], int]:
+        """Limits in which `extra` tokens do not fit after `before`, and the debt to be made."""
+        short: list[Shortfall] = []
+        owed = 0
+        for key, bucket in self._buckets.items() if extra else ():
+            limit = self._limits.get(key)
+            free = bucket.level - before
+            if limit is None or limit.shadow or free >= extra:
+                continue
+            if may_owe and extra - free <= limit.max_debt:
+                owed = max(owed, extra - max(0, free))
+                continue
+            after = Bucket(bucket.shape, bucket.shape.debited(bucket.state, before))
+            wait = bucket.shape.wait_ms(after.state, extra)
+            short.append(Shortfall(limit, extra, limit.capacity - free, wait))
+        return tuple(short), 0 if short else owed
+
+    def debits(self, amount: int) -> tuple[tuple[Move, ...], tuple[Entry, ...]]:
+        """Take `amount` output tokens from every bucket."""
+        if amount == 0:
+            return (), self._entries
+        moves: list[Move] = []
+        entries: list[Entry] = []
+        for entry in self._entries:
+            bucket = self._buckets.get(entry.key)
+            if bucket is None:
+                entries.append(entry)
+                continue
+            state = bucket.shape.debited(bucket.state, amount)
+            moves.append(Move(entry.key, amount, Bucket(bucket.shape, state)))
+            entries.append(msgspec.structs.replace(entry, amount=entry.amount + amount))
+        return tuple(moves), tuple(entries)
+
+
+def _news(reservation: Reservation, extension: Extension, now_ms: int) -> Reservation:
+    progress = reservation.progress.at_least(extension.progress)
+    ttl_ms = reservation.ttl_ms if extension.ttl_ms is None else extension.ttl_ms
+    return msgspec.structs.replace(
+        reservation,
+        expires_ms=now_ms + ttl_ms,
+        ttl_ms=ttl_ms,
+        dispatched=reservation.dispatched or extension.dispatched or progress != Usage(),
+        progress=progress,
+        lifecycle=extension.lifecycle or reservation.lifecycle,
+    )

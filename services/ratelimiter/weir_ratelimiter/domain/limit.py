@@ -1,0 +1,109 @@
+"""One limit as decisions see it: resolved to its owner, validated, with its key."""
+
+from enum import IntEnum
+
+import msgspec
+
+from weir_core.bucket import BucketShape
+
+
+class Layer(IntEnum):
+    """Where a limit is configured; the order in which limits are evaluated."""
+
+    CLUSTER = 0
+    TENANT = 1
+    USER = 2
+    API_KEY = 3
+    MODEL = 4
+
+    @property
+    def label(self) -> str:
+        """Name on the wire, such as `api_key`."""
+        return self.name.lower()
+
+
+class Kind(IntEnum):
+    """What mechanism holds a limit."""
+
+    BUCKET = 1
+    LEASE = 2
+    CONTEXT = 4
+
+
+class Resource(IntEnum):
+    """What a limit counts; also the index into `Demand.amounts`."""
+
+    REQUESTS = 1
+    TOKENS = 2
+    INPUT_TOKENS = 3
+    OUTPUT_TOKENS = 4
+    CONCURRENCY = 5
+    STREAMS = 6
+    CONTEXT_TOKENS = 8
+    PROMPT_TOKENS = 9
+    MAX_NEW_TOKENS = 10
+
+
+LIMIT_TYPES = {
+    Resource.REQUESTS: "rps",
+    Resource.TOKENS: "tpm",
+    Resource.INPUT_TOKENS: "tpm",
+    Resource.OUTPUT_TOKENS: "tpm",
+    Resource.CONCURRENCY: "concurrency",
+    Resource.STREAMS: "concurrency",
+    Resource.CONTEXT_TOKENS: "context",
+    Resource.PROMPT_TOKENS: "context",
+    Resource.MAX_NEW_TOKENS: "context",
+}
+"""Public name of the family of each resource (`limit_type`)."""
+
+_PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A limit of one owner.
+
+    Attributes:
+        key: stable id, such as `tenant:acme/tpm`; also the key of its bucket or lease set.
+        layer: where it is configured.
+        kind: its mechanism.
+        resource: what it counts.
+        shape: capacity in units of the resource; refill and period matter to buckets alone.
+        knob: what to change to move it, for people.
+        model: applies to requests for this model alone; empty: to all.
+        shadow: counted and reported, never refused.
+        max_debt: largest debt that an extension may leave, units.
+    """
+
+    key: str
+    layer: Layer
+    kind: Kind
+    resource: Resource
+    shape: BucketShape
+    knob: str
+    model: str = ""
+    shadow: bool = False
+    max_debt: int = 0
+
+    @property
+    def capacity(self) -> int:
+        """Largest level, most leases, or longest context."""
+        return self.shape.capacity
+
+    @property
+    def limit_type(self) -> str:
+        """`rps`, `tpm`, `concurrency` or `context`."""
+        return LIMIT_TYPES[self.resource]
+
+    @property
+    def resource_name(self) -> str:
+        """Exact public name, such as `requests_per_minute` or `input_tokens`."""
+        if self.resource is not Resource.REQUESTS:
+            return self.resource.name.lower()
+        period = self.shape.period_ms
+        return f"requests_per_{_PERIODS.get(period, f'{period}_ms')}"
+
+    @property
+    def numbers_are_own(self) -> bool:
+        """Whether its use tells the caller nothing about other tenants."""
+        return self.kind is Kind.CONTEXT or self.layer not in (Layer.CLUSTER, Layer.MODEL)

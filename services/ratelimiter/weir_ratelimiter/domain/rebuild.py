@@ -1,0 +1,23 @@
+"""Takes a reservation up again of which the store has no memory."""
+
+from collections.abc import Mapping
+
+from weir_ratelimiter.domain.admission import debit
+from weir_ratelimiter.domain.change import Change
+from weir_ratelimiter.domain.entry_bucket import bucket_of
+from weir_ratelimiter.domain.levels import Levels
+from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.reservation import Reservation
+
+
+def rebuild(
+    reservation: Reservation, limits: Mapping[str, Limit], levels: Levels, now_ms: int
+) -> Change:
+    """Debit an admitted reservation again, whatever the levels: its work is running already."""
+    moves = []
+    for entry in reservation.entries:
+        if entry.kind is Kind.BUCKET:
+            bucket = bucket_of(entry, limits, levels, now_ms)
+            if bucket is not None:
+                moves.append(debit(entry.key, bucket, entry.amount))
+    return Change(now_ms, tuple(moves), reservation)

@@ -1,0 +1,116 @@
+"""The full account of a refusal: every limit, the time, the knob."""
+
+from collections.abc import Sequence
+
+from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
+from weir_ratelimiter.domain.limit import Kind, Layer, Resource
+from weir_ratelimiter.domain.shortfall import Shortfall
+
+_REASONS = {
+    "rps": Reason.RATE_LIMIT_EXCEEDED,
+    "tpm": Reason.TOKEN_LIMIT_EXCEEDED,
+    "concurrency": Reason.CONCURRENCY_LIMIT_EXCEEDED,
+}
+
+
+def violation(short: Shortfall, now_ms: int) -> Violation:
+    """One shortfall as the caller may see it: numbers only of limits that are its own."""
+    limit = short.limit
+    own = limit.numbers_are_own
+    return Violation(
+        limit_id=limit.key,
+        limit_type=limit.limit_type,
+        resource=limit.resource_name,
+        layer=limit.layer.label,
+        limit=limit.capacity if own else None,
+        used=short.used if own else None,
+        requested=short.requested,
+        reset_time_ms=0 if short.wait_ms is None else now_ms + short.wait_ms,
+        knob=limit.knob,
+    )
+
+
+def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
+    """The refusal of a request that will fit once all of `shortfalls` have passed.
+
+    Its reason is that of the limit which takes longest.
+    """
+    longest = max(shortfalls, key=lambda short: short.wait_ms or 0)
+    wait_ms = longest.wait_ms or 0
+    message = "; ".join(_sentence(short) for short in shortfalls)
+    return LimitExceeded(
+        _REASONS[longest.limit.limit_type],
+        f"{message}; retry in {wait_ms / 1000:.3f} s",
+        [violation(short, now_ms) for short in shortfalls],
+        retry_after_s=wait_ms / 1000,
+    )
+
+
+def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> WeirError:
+    """The refusal of a request that never fits, whatever the levels: do not retry.
+
+    PERMISSION_DENIED for a limit of 0, else CONTEXT_LENGTH_EXCEEDED, else REQUEST_TOO_LARGE.
+    """
+    closed = [short for short in shortfalls if short.limit.capacity == 0]
+    contexts = [short for short in shortfalls if short.limit.kind is Kind.CONTEXT]
+    if closed:
+        reason, told = Reason.PERMISSION_DENIED, closed
+    elif contexts:
+        reason, told = Reason.CONTEXT_LENGTH_EXCEEDED, contexts
+    else:
+        reason, told = Reason.REQUEST_TOO_LARGE, list(shortfalls)
+    return LimitExceeded(
+        reason,
+        "; ".join(_never(short) for short in told),
+        [violation(short, now_ms) for short in shortfalls],
+        retry_after_s=None,
+    )
+
+
+def _sentence(short: Shortfall) -> str:
+    limit = short.limit
+    if not limit.numbers_are_own:
+        return f"{_layer(limit.layer)} is at its limit of {limit.resource_name} ({limit.key})"
+    return (
+        f"{limit.key} allows {limit.capacity} {limit.resource_name}, "
+        f"{short.used} are used and {short.requested} requested"
+    )
+
+
+def _never(short: Shortfall) -> str:
+    limit = short.limit
+    if limit.capacity == 0:
+        return f"{limit.key} is 0: no request is allowed; change {limit.knob}"
+    if limit.kind is Kind.CONTEXT:
+        what = _CONTEXT_WORDS[limit.resource]
+        advice = _CONTEXT_ADVICE[limit.resource]
+        return (
+            f"the request has {short.requested} {what}, over the {limit.capacity} that "
+            f"{limit.key} allows; {advice}"
+        )
+    if not limit.numbers_are_own:
+        return (
+            f"the request needs {short.requested} {limit.resource_name} at once, more than "
+            f"{limit.key} ever holds; send less or change {limit.knob}"
+        )
+    return (
+        f"the request needs {short.requested} {limit.resource_name} at once, and {limit.key} "
+        f"never holds more than {limit.capacity}; send less or change {limit.knob}"
+    )
+
+
+def _layer(layer: Layer) -> str:
+    return "the cluster" if layer is Layer.CLUSTER else f"the {layer.label.replace('_', ' ')}"
+
+
+_CONTEXT_WORDS = {
+    Resource.CONTEXT_TOKENS: "tokens (prompt and max_new_tokens)",
+    Resource.PROMPT_TOKENS: "prompt tokens",
+    Resource.MAX_NEW_TOKENS: "max_new_tokens",
+}
+
+_CONTEXT_ADVICE = {
+    Resource.CONTEXT_TOKENS: "shorten the prompt or ask for fewer max_new_tokens",
+    Resource.PROMPT_TOKENS: "shorten the prompt",
+    Resource.MAX_NEW_TOKENS: "ask for fewer max_new_tokens",
+}

@@ -1,0 +1,259 @@
+"""The token account: turns questions of callers into decisions of the store."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.ask import Ask
+from weir_ratelimiter.directory.book import LimitBook
+from weir_ratelimiter.directory.limits import context_window
+from weir_ratelimiter.directory.resolution import Resolution
+from weir_ratelimiter.domain.admission import ReserveCommand, static_shortfalls
+from weir_ratelimiter.domain.demand import Amounts, demand
+from weir_ratelimiter.domain.extension import Extension
+from weir_ratelimiter.domain.output_history import OutputHistory
+from weir_ratelimiter.domain.refusal import refused_for_ever, refused_for_now
+from weir_ratelimiter.domain.reservation import Reservation
+from weir_ratelimiter.domain.settlement import Report
+from weir_ratelimiter.domain.shortfall import Shortfall
+from weir_ratelimiter.domain.subject import Subject
+from weir_ratelimiter.domain.usage import Quality
+from weir_ratelimiter.metrics import LimiterMetrics
+from weir_ratelimiter.record import RecordSigner
+from weir_ratelimiter.store.base import Ended, ExtendedReservation, LimitState, Reserved, Store
+
+_LEAST_ESTIMATE = 16
+_SWEPT_AT_ONCE = 100
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """An admitted request.
+
+    Attributes:
+        reservation: None in a dry run.
+        record: signed, for the caller to echo; empty in a dry run.
+        states: every counted limit that applies, after the decision.
+    """
+
+    reservation: Reservation | None
+    record: bytes
+    states: Sequence[LimitState]
+    replayed: bool
+
+
+class Limiter:
+    """Resolves limits, makes static checks, and has the store decide.
+
+    Every method raises WeirError(LIMITER_UNAVAILABLE) until the directory has come, and while
+    the store cannot make decisions durable.
+
+    Args:
+        store: where decisions are made.
+        signer: of the records.
+        now_ms: wall time, Unix milliseconds, for reset times.
+        default_ttl_ms: life of leases that ask for none.
+        metrics: what decisions are counted in.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        signer: RecordSigner,
+        *,
+        now_ms: Callable[[], int],
+        default_ttl_ms: int,
+        metrics: LimiterMetrics,
+    ) -> None:
+        self._store = store
+        self._signer = signer
+        self._now_ms = now_ms
+        self._default_ttl_ms = default_ttl_ms
+        self._metrics = metrics
+        self._book: LimitBook | None = None
+        self._history = OutputHistory()
+
+    @property
+    def book(self) -> LimitBook:
+        """The limits in force.
+
+        Raises:
+            WeirError: LIMITER_UNAVAILABLE before the first.
+        """
+        if self._book is None:
+            raise WeirError(
+                Reason.LIMITER_UNAVAILABLE,
+                "the limiter has not received the directory of limits yet; is the gateway's "
+                "control role up, and does the limiter's --directory-address point at it?",
+                retry_after_s=1.0,
+            )
+        return self._book
+
+    async def use(self, book: LimitBook) -> None:
+        """Put new limits in force; levels are kept (see `BucketShape.reshaped`)."""
+        self._book = book
+        await self._store.reshape(book.by_key)
+
+    async def reserve(self, ask: Ask, *, dry_run: bool = False) -> Admission:
+        """Admit a request or refuse it with the full account of why.
+
+        Raises:
+            InvalidField: a field is out of bounds.
+            LimitExceeded: it does not fit now (with `retry_after_s`), or never.
+            WeirError: see `LimitBook.resolve` and `Store.reserve`.
+        """
+        ask.checked()
+        resolution = self.book.resolve(ask.subject)
+        output = self._output_to_reserve(ask, resolution)
+        amounts = demand(ask.prompt_tokens, output, ask.max_new_tokens, ask.streams)
+        never = _never_fits(ask, resolution, amounts)
+        # A retry of what was admitted before its limits were cut gets its reservation.
+        if never and await self._store.find(ask.id) is None:
+            self._metrics.refused(ask.subject, never)
+            raise refused_for_ever(never, self._now_ms())
+        command = self._command(ask, resolution, output, amounts)
+        reserved = await self._store.reserve(command, dry_run=dry_run)
+        self._count(ask, reserved, dry_run=dry_run)
+        if reserved.shortfalls:
+            raise refused_for_now(reserved.shortfalls, self._now_ms())
+        reservation = reserved.reservation
+        return Admission(
+            reservation,
+            b"" if reservation is None else self._signer.sign(reservation, self._store.epoch),
+            await self._store.states(resolution.counted),
+            reserved.replayed,
+        )
+
+    async def extend(self, record: bytes, extension: Extension) -> ExtendedReservation:
+        """Renew leases, note progress, debit more output.
+
+        Leases are renewed and progress is kept even if no more output is granted, so that the
+        settlement comes in time.
+
+        Raises:
+            WeirError: TENANT_SUSPENDED or API_KEY_REVOKED since it was reserved; see also
+                `Store.extend`.
+        """
+        known = self._signer.read(record)
+        resolution = self.book.resolve_for_ending(known.subject)
+        closed = _closed(self.book, known.subject)
+        if closed is not None:
+            extension = msgspec.structs.replace(extension, additional_tokens=0)
+        extension = msgspec.structs.replace(extension, may_owe=resolution.may_owe)
+        extended = await self._store.extend(known, extension, resolution.by_key)
+        self._metrics.extended(known.subject, extended)
+        if closed is not None:
+            raise closed
+        return extended
+
+    async def settle(self, record: bytes, report: Report) -> Ended:
+        """Charge what ran. Raises as `Store.settle`."""
+        known = self._signer.read(record)
+        limits = self.book.resolve_for_ending(known.subject).by_key
+        ended = await self._store.settle(known, report, limits)
+        if report.quality is Quality.EXACT and report.usage is not None and not ended.already:
+            subject = known.subject
+            self._history.observe(subject.tenant_id, subject.model, report.usage.completion_tokens)
+        self._metrics.ended("settle", ended)
+        return ended
+
+    async def refund(self, record: bytes, outcome: int, lifecycle: bytes) -> Ended:
+        """Give back what never ran. Raises as `Store.refund`."""
+        known = self._signer.read(record)
+        limits = self.book.resolve_for_ending(known.subject).by_key
+        ended = await self._store.refund(known, outcome, lifecycle, limits)
+        self._metrics.ended("refund", ended)
+        return ended
+
+    async def sweep(self) -> None:
+        """End every reservation whose leases have lapsed: by its progress, or whole.
+
+        Does nothing before the directory has come: what is due then is due later, too.
+        """
+        while self._book is not None:
+            lapsed = await self._store.lapsed(_SWEPT_AT_ONCE)
+            for reservation in lapsed:
+                await self._expire(reservation, self._book)
+            if len(lapsed) < _SWEPT_AT_ONCE:
+                return
+            await asyncio.sleep(0)
+
+    async def states(self, subject: Subject) -> Sequence[LimitState]:
+        """Where every counted limit of a subject stands; its model may be empty."""
+        resolution = self.book.resolve_for_ending(subject)
+        return await self._store.states(resolution.counted)
+
+    async def find(self, tenant_id: str, reservation_id: str) -> Reservation:
+        """A reservation of a tenant.
+
+        Raises:
+            WeirError: RESERVATION_NOT_FOUND; the same for one of another tenant.
+        """
+        found = await self._store.find(reservation_id)
+        if found is None or found.subject.tenant_id != tenant_id:
+            raise WeirError(
+                Reason.RESERVATION_NOT_FOUND,
+                "the tenant has no such reservation, or it ended too long ago",
+                field="reservation_id",
+            )
+        return found
+
+    async def _expire(self, reservation: Reservation, book: LimitBook) -> None:
+        limits = book.resolve_for_ending(reservation.subject).by_key
+        ended = await self._store.expire(reservation, limits)
+        if ended is not None:
+            self._metrics.ended("expire", Ended(ended))
+
+    def _output_to_reserve(self, ask: Ask, resolution: Resolution) -> int:
+        if not resolution.estimate:
+            return ask.max_new_tokens
+        subject = ask.subject
+        likely = self._history.likely_output(subject.tenant_id, subject.model)
+        wanted = ask.max_new_tokens if likely is None else max(likely, _LEAST_ESTIMATE)
+        room = resolution.most_output(ask.prompt_tokens)
+        return max(1, min(ask.max_new_tokens, wanted if room is None else min(wanted, room)))
+
+    def _command(
+        self, ask: Ask, resolution: Resolution, output: int, amounts: Amounts
+    ) -> ReserveCommand:
+        return ReserveCommand(
+            id=ask.id,
+            request_id=ask.request_id,
+            subject=ask.subject,
+            fingerprint=ask.fingerprint,
+            limits=resolution.counted,
+            amounts=amounts,
+            prompt_tokens=ask.prompt_tokens,
+            output_tokens=output,
+            max_new_tokens=ask.max_new_tokens,
+            ttl_ms=self._default_ttl_ms if ask.ttl_ms is None else ask.ttl_ms,
+            price_version=resolution.version,
+        )
+
+    def _count(self, ask: Ask, reserved: Reserved, *, dry_run: bool) -> None:
+        if dry_run:
+            return
+        self._metrics.shadow_refused(ask.subject, reserved.shadowed)
+        if reserved.shortfalls:
+            self._metrics.refused(ask.subject, reserved.shortfalls)
+        elif not reserved.replayed:
+            self._metrics.admitted()
+
+
+def _never_fits(ask: Ask, resolution: Resolution, amounts: Amounts) -> list[Shortfall]:
+    limits = resolution.limits
+    if ask.model_context_tokens:
+        window = context_window(ask.subject.model, ask.model_context_tokens)
+        limits = (window, *limits)
+    return static_shortfalls(limits, amounts)
+
+
+def _closed(book: LimitBook, subject: Subject) -> WeirError | None:
+    """Why nothing more may be done for a subject, if so."""
+    try:
+        book.resolve(subject)
+    except WeirError as error:
+        if error.reason in (Reason.TENANT_SUSPENDED, Reason.API_KEY_REVOKED):
+            return error
+    return None

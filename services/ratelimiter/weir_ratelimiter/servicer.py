@@ -1,0 +1,162 @@
+"""`weir.ratelimiter.v1.RateLimiterService`: validate, call, map."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+from opentelemetry import trace
+
+from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
+from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceServicer
+from weir_core.errors import InvalidField, LimitExceeded, WeirError
+from weir_core.telemetry import names
+from weir_core.telemetry.context import bind_request
+from weir_ratelimiter import wire
+from weir_ratelimiter.domain.refusal import refused_for_now
+from weir_ratelimiter.domain.subject import check_id
+from weir_ratelimiter.limiter import Limiter
+from weir_ratelimiter.store.base import ExtendedReservation, LimitState
+
+SERVICE = "weir.ratelimiter.v1.RateLimiterService"
+
+_MOST_EXTENSIONS = 1_000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RateLimiterServicer(RateLimiterServiceServicer):
+    """Serves one limiter; exceptions become statuses in the interceptors."""
+
+    def __init__(self, limiter: Limiter, now_ms: Callable[[], int]) -> None:
+        self._limiter = limiter
+        self._now_ms = now_ms
+
+    async def Reserve(  # noqa: N802
+        self, request: pb.ReserveRequest, context: Context
+    ) -> pb.ReserveResponse:
+        """Admit or refuse."""
+        bind_request(request_id=request.request_id, tenant_id=request.subject.tenant_id)
+        admission = await self._limiter.reserve(wire.ask_from(request), dry_run=request.dry_run)
+        response = pb.ReserveResponse(
+            record=admission.record,
+            limits=self._statuses(admission.states),
+            replayed=admission.replayed,
+            limiter_mode=pb.LIMITER_MODE_ENFORCED,
+        )
+        reservation = admission.reservation
+        if reservation is not None:
+            response.reservation_id = reservation.id
+            response.reserved_prompt_tokens = reservation.prompt_tokens
+            response.reserved_output_tokens = reservation.output_tokens
+            response.expire_time.CopyFrom(wire.timestamp(reservation.expires_ms))
+            _annotate(reservation.id, reservation.prompt_tokens + reservation.output_tokens)
+        return response
+
+    async def Extend(  # noqa: N802
+        self, request: pb.ExtendRequest, context: Context
+    ) -> pb.ExtendResponse:
+        """Extend each on its own: one that fails says so in its result."""
+        if len(request.extensions) > _MOST_EXTENSIONS:
+            bound = f"at most {_MOST_EXTENSIONS}"
+            raise InvalidField("extensions", f"{len(request.extensions)} extensions", bound)
+        results = [await self._extend(extension) for extension in request.extensions]
+        return pb.ExtendResponse(results=results)
+
+    async def Settle(  # noqa: N802
+        self, request: pb.SettleRequest, context: Context
+    ) -> pb.SettleResponse:
+        """Charge what ran."""
+        ended = await self._limiter.settle(request.record, wire.report_from(request))
+        _annotate(ended.reservation.id)
+        return pb.SettleResponse(
+            settlement=wire.settlement_to(ended.reservation),
+            already_settled=ended.already,
+            conflict=ended.conflict,
+        )
+
+    async def Refund(  # noqa: N802
+        self, request: pb.RefundRequest, context: Context
+    ) -> pb.RefundResponse:
+        """Give back what never ran."""
+        ended = await self._limiter.refund(
+            request.record, request.outcome, wire.lifecycle_from(request.lifecycle)
+        )
+        _annotate(ended.reservation.id)
+        return pb.RefundResponse(
+            settlement=wire.settlement_to(ended.reservation), already_settled=ended.already
+        )
+
+    async def Explain(  # noqa: N802
+        self, request: pb.ExplainRequest, context: Context
+    ) -> pb.ExplainResponse:
+        """Say where a caller stands; change nothing."""
+        tenant_id = check_id("subject.tenant_id", request.subject.tenant_id)
+        subject = wire.subject_from(request.subject)
+        response = pb.ExplainResponse(directory_version=self._limiter.book.version)
+        violated: set[str] = set()
+        if request.HasField("hypothetical"):
+            violated = await self._try(request, response)
+            subject = subject if subject.model else wire.ask_from(request.hypothetical).subject
+        if request.reservation_id:
+            found = await self._limiter.find(tenant_id, request.reservation_id)
+            response.reservation.CopyFrom(wire.reservation_to(found))
+        states = await self._limiter.states(subject)
+        response.limits.extend(self._statuses(states, violated))
+        return response
+
+    async def _extend(self, message: pb.Extension) -> pb.ExtensionResult:
+        try:
+            extended = await self._limiter.extend(message.record, wire.extension_from(message))
+        except WeirError as error:
+            return pb.ExtensionResult(
+                error_reason=wire.reason_to(error.reason), message=error.message
+            )
+        return self._extension_result(extended)
+
+    def _extension_result(self, extended: ExtendedReservation) -> pb.ExtensionResult:
+        reservation = extended.reservation
+        result = pb.ExtensionResult(
+            reservation_id=reservation.id,
+            granted=not extended.shortfalls,
+            reserved_output_tokens=reservation.output_tokens,
+            expire_time=wire.timestamp(reservation.expires_ms),
+            in_debt=extended.in_debt,
+        )
+        if extended.shortfalls:
+            refused = refused_for_now(extended.shortfalls, self._now_ms())
+            result.error_reason = wire.reason_to(refused.reason)
+            result.message = refused.message
+            result.refusal.CopyFrom(wire.refusal_to(refused))
+        return result
+
+    async def _try(self, request: pb.ExplainRequest, response: pb.ExplainResponse) -> set[str]:
+        """Decide a hypothetical request without effect; return the limits that refuse it."""
+        message = pb.ReserveRequest()
+        message.CopyFrom(request.hypothetical)
+        if not message.HasField("subject"):
+            message.subject.CopyFrom(request.subject)
+        if message.subject.tenant_id != request.subject.tenant_id:
+            bound = f"{request.subject.tenant_id}, the tenant asked about"
+            raise InvalidField("hypothetical.subject.tenant_id", message.subject.tenant_id, bound)
+        message.request_id = message.request_id or "hypothetical"
+        try:
+            await self._limiter.reserve(wire.ask_from(message), dry_run=True)
+        except LimitExceeded as refused:
+            response.refusal.CopyFrom(wire.refusal_to(refused))
+            return {violation.limit_id for violation in refused.violations}
+        response.admissible = True
+        return set()
+
+    def _statuses(
+        self, states: Sequence[LimitState], violated: set[str] | None = None
+    ) -> list[pb.LimitStatus]:
+        now_ms = self._now_ms()
+        gone = violated or ()
+        return [wire.status_to(state, now_ms, violated=state.limit.key in gone) for state in states]
+
+
+def _annotate(reservation_id: str, reserved: int | None = None) -> None:
+    span = trace.get_current_span()
+    span.set_attribute(names.RESERVATION_ID, reservation_id)
+    if reserved is not None:
+        span.set_attribute(names.TOKENS_RESERVED, reserved)

@@ -1,0 +1,196 @@
+"""The store of one machine: everything in memory, every decision in a journal first.
+
+One writer. A decision is computed from the state, appended to the journal, and only then
+applied; nothing else can run in between. If it cannot be appended, it was not made.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+
+from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
+from weir_ratelimiter.domain.change import Change, LedgerEvent, Move
+from weir_ratelimiter.domain.extension import Extension, extend
+from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.rebuild import rebuild
+from weir_ratelimiter.domain.reservation import Reservation, State
+from weir_ratelimiter.domain.settlement import Ending, Report, expire, refund, settle
+from weir_ratelimiter.record import Record
+from weir_ratelimiter.store.base import Ended, ExtendedReservation, Limits, LimitState, Reserved
+from weir_ratelimiter.store.memory_log import MemoryLog
+
+
+class MemoryStore:
+    """See `Store`. `now_ms` should not jump; if it does, nothing is minted or held for ever."""
+
+    def __init__(self, log: MemoryLog, now_ms: Callable[[], int]) -> None:
+        self._log = log
+        self._state = log.state
+        self._clock = now_ms
+        self._last_ms = now_ms()
+        self._state.clamp_expiries(self._last_ms)
+
+    @property
+    def epoch(self) -> str:
+        """See `Store`."""
+        return self._log.epoch
+
+    async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        existing = self._state.reservations.get(command.id)
+        if existing is not None:
+            lapsed = existing.open and self._state.has_lapsed(existing, now_ms)
+            check_replay(existing, command.fingerprint, lapsed=lapsed)
+            await self._log.durable()
+            return Reserved(existing, replayed=True)
+        evaluation = evaluate(command, self._state, now_ms)
+        if evaluation.shortfalls or dry_run:
+            return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
+        reservation = admit(command, evaluation, now_ms)
+        await self._commit(Change(now_ms, evaluation.moves, reservation))
+        return Reserved(reservation, (), evaluation.shadowed)
+
+    async def extend(
+        self, record: Record, extension: Extension, limits: Limits
+    ) -> ExtendedReservation:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        reservation = self._known(record, limits, now_ms)
+        if not reservation.open or self._state.has_lapsed(reservation, now_ms):
+            raise _over(reservation)
+        extended = extend(reservation, extension, limits, self._state, now_ms)
+        await self._commit(extended.change)
+        return ExtendedReservation(extended.reservation, extended.shortfalls, extended.in_debt)
+
+    async def settle(self, record: Record, report: Report, limits: Limits) -> Ended:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        reservation = self._known(record, limits, now_ms)
+        ending = reservation.settlement
+        if reservation.state is State.SETTLED and ending is not None:
+            await self._log.durable()
+            differs = report.usage is not None and report.usage != ending.reported
+            return Ended(reservation, already=True, conflict=differs)
+        return await self._end(settle(reservation, report, limits, self._state, now_ms))
+
+    async def refund(self, record: Record, outcome: int, lifecycle: bytes, limits: Limits) -> Ended:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        reservation = self._known(record, limits, now_ms)
+        if not reservation.open:
+            await self._log.durable()
+            return Ended(reservation, already=True)
+        return await self._end(refund(reservation, outcome, lifecycle, limits, self._state, now_ms))
+
+    async def lapsed(self, most: int) -> Sequence[Reservation]:
+        """See `Store`."""
+        return self._state.lapsed(self._now_ms(), most)
+
+    async def expire(self, reservation: Reservation, limits: Limits) -> Reservation | None:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        current = self._state.reservations.get(reservation.id)
+        if current is None or not current.open or not self._state.has_lapsed(current, now_ms):
+            return None
+        ended = await self._end(expire(current, limits, self._state, now_ms))
+        return ended.reservation
+
+    async def find(self, reservation_id: str) -> Reservation | None:
+        """See `Store`."""
+        return self._state.reservations.get(reservation_id)
+
+    async def states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        return [self._limit_state(limit, now_ms) for limit in limits]
+
+    async def reshape(self, limits: Limits) -> None:
+        """See `Store`."""
+        now_ms = self._now_ms()
+        moves = []
+        for key, stored in self._state.buckets.items():
+            limit = limits.get(key)
+            if limit is not None and limit.kind is Kind.BUCKET and limit.shape != stored.shape:
+                moves.append(Move(key, 0, self._state.bucket(limit, now_ms)))
+        if moves:
+            await self._commit(Change(now_ms, tuple(moves), None))
+
+    async def outbox(self, most: int) -> Sequence[tuple[int, LedgerEvent]]:
+        """See `Store`."""
+        return list(itertools.islice(self._state.outbox, most))
+
+    async def acknowledge(self, upto: int) -> None:
+        """See `Store`."""
+        self._log.acknowledge(upto)
+        await self._log.durable()
+
+    async def maintain(self) -> None:
+        """Bring the journal to the disk and compact it when due; for a periodic task.
+
+        Raises:
+            WeirError, OSError: the disk failed.
+        """
+        await self._log.sync()
+        if self._log.compaction_due:
+            await self._log.compact(self._now_ms())
+
+    def stats(self) -> dict[str, int]:
+        """Sizes and sums, for metrics."""
+        return self._state.totals(self._now_ms()) | {"journal_bytes": self._log.journal_bytes}
+
+    async def close(self) -> None:
+        """See `Store`."""
+        await asyncio.to_thread(self._log.close)
+
+    def _known(self, record: Record, limits: Limits, now_ms: int) -> Reservation:
+        """The reservation of a record; rebuilt if this state never saw it."""
+        found = self._state.reservations.get(record.id)
+        if found is not None:
+            return found
+        if record.epoch == self.epoch and record.created_ms <= self._state.forgotten_upto_ms:
+            raise WeirError(
+                Reason.RESERVATION_NOT_FOUND,
+                f"reservation {record.id} has ended so long ago that its end is forgotten",
+                field="record",
+            )
+        change = rebuild(record.rebuilt(now_ms), limits, self._state, now_ms)
+        self._log.commit(change)
+        return self._state.reservations[record.id]
+
+    async def _end(self, ending: Ending) -> Ended:
+        await self._commit(ending.change)
+        return Ended(ending.reservation)
+
+    async def _commit(self, change: Change) -> None:
+        self._log.commit(change)
+        await self._log.durable()
+
+    def _now_ms(self) -> int:
+        now_ms = self._clock()
+        if now_ms < self._last_ms:
+            self._state.clamp_expiries(now_ms)
+        self._last_ms = now_ms
+        return now_ms
+
+    def _limit_state(self, limit: Limit, now_ms: int) -> LimitState:
+        held = self._state.held.get(limit.key, 0)
+        if limit.kind is Kind.LEASE:
+            taken = self._state.leases_held(limit.key, now_ms)
+            wait_ms = self._state.lease_wait_ms(limit.key, now_ms) if taken else 0
+            return LimitState(limit, limit.capacity - taken, taken, wait_ms)
+        bucket = self._state.bucket(limit, now_ms)
+        whole_ms = bucket.shape.wait_ms(bucket.state, limit.capacity) or 0
+        return LimitState(limit, bucket.level, held, whole_ms)
+
+
+def _over(reservation: Reservation) -> WeirError:
+    if reservation.open or reservation.state is State.EXPIRED:
+        message = (
+            f"reservation {reservation.id} lapsed {reservation.ttl_ms} ms after its last sign of "
+            "life; stop the request or reserve again, and extend sooner or with a longer ttl"
+        )
+    else:
+        message = f"reservation {reservation.id} is {reservation.state.name.lower()} already"
+    return WeirError(Reason.RESERVATION_EXPIRED, message, field="record")

@@ -1,0 +1,202 @@
+"""Levels, leases and reservations in memory: a pure function of the changes applied."""
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+import msgspec
+
+from weir_ratelimiter.domain.change import Bucket, Change, LedgerEvent
+from weir_ratelimiter.domain.leases import LeaseSet
+from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.reservation import Reservation
+
+
+class MemoryState:
+    """All that the memory store knows.
+
+    What has ended is remembered for `horizon_ms`, at most `most_ended` of it; what was
+    forgotten was made at `forgotten_upto_ms` or before. Of events that no ledger has
+    acknowledged, the latest `most_events` are kept, and the others counted.
+    """
+
+    def __init__(self, *, horizon_ms: int, most_ended: int, most_events: int) -> None:
+        self._horizon_ms = horizon_ms
+        self._most_ended = most_ended
+        self._most_events = most_events
+        self.buckets: dict[str, Bucket] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.held: defaultdict[str, int] = defaultdict(int)
+        self.outbox: deque[tuple[int, LedgerEvent]] = deque()
+        self.next_sequence = 1
+        self.events_dropped = 0
+        self.forgotten_upto_ms = 0
+        self._leases: defaultdict[str, LeaseSet] = defaultdict(LeaseSet)
+        self._by_expiry: list[tuple[int, str]] = []
+        self._open_count = 0
+        self._open_tokens = 0
+        self._ended: deque[tuple[int, str]] = deque()
+
+    def apply(self, change: Change) -> None:
+        """Take the effect of one decision."""
+        for move in change.moves:
+            self.buckets[move.key] = move.bucket
+        if change.reservation is not None:
+            self.put(change.reservation, change.at_ms)
+        if change.event is not None:
+            self.outbox.append((self.next_sequence, change.event))
+            self.next_sequence += 1
+            if len(self.outbox) > self._most_events:
+                self.outbox.popleft()
+                self.events_dropped += 1
+
+    def acknowledge(self, sequence: int) -> None:
+        """Drop the events up to and including `sequence`."""
+        while self.outbox and self.outbox[0][0] <= sequence:
+            self.outbox.popleft()
+
+    def by_end(self) -> Iterator[Reservation]:
+        """All reservations: the open ones, then the ended in the order in which they ended."""
+        yield from (r for r in self.reservations.values() if r.open)
+        for _, reservation_id in self._ended:
+            yield self.reservations[reservation_id]
+
+    def put(self, reservation: Reservation, at_ms: int) -> None:
+        """Replace a reservation by its present state."""
+        old = self.reservations.get(reservation.id)
+        self.reservations[reservation.id] = reservation
+        was_open = old is not None and old.open
+        if old is not None and was_open:
+            self._count(old, -1)
+        if reservation.open:
+            self._count(reservation, 1)
+            for key in _lease_keys(reservation):
+                self._leases[key].hold(reservation.id, at_ms, reservation.expires_ms)
+            if old is None:
+                heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
+        else:
+            if old is not None and was_open:
+                self._release(old)
+            if old is None or was_open:
+                self._ended.append((_ended_ms(reservation), reservation.id))
+            self._forget(at_ms)
+
+    def lapsed(self, now_ms: int, most: int) -> list[Reservation]:
+        """Open reservations whose leases have lapsed, longest first."""
+        found: list[Reservation] = []
+        while self._by_expiry and self._by_expiry[0][0] <= now_ms and len(found) < most:
+            _, reservation_id = heapq.heappop(self._by_expiry)
+            reservation = self.reservations.get(reservation_id)
+            if reservation is None or not reservation.open:
+                continue
+            if reservation.expired_at(now_ms):
+                found.append(reservation)
+            else:
+                heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation_id))
+        for reservation in found:
+            heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
+        return found
+
+    def has_lapsed(self, reservation: Reservation, now_ms: int) -> bool:
+        """Whether an open reservation lost its leases, be it before the clock went back."""
+        return reservation.expired_at(now_ms) or any(
+            reservation.id not in self._leases[key] for key in _lease_keys(reservation)
+        )
+
+    def clamp_expiries(self, now_ms: int) -> None:
+        """After the clock went back: nothing lives longer than its ttl from now.
+
+        A place that was lost already stays lost, as somebody else may have it.
+        """
+        self._by_expiry = []
+        for reservation in [r for r in self.reservations.values() if r.open]:
+            latest = now_ms + reservation.ttl_ms
+            if self.has_lapsed(reservation, now_ms):
+                latest = now_ms
+            expires_ms = min(reservation.expires_ms, latest)
+            self.reservations[reservation.id] = msgspec.structs.replace(
+                reservation, expires_ms=expires_ms
+            )
+            for key in _lease_keys(reservation):
+                self._leases[key].shorten(reservation.id, expires_ms)
+            self._by_expiry.append((expires_ms, reservation.id))
+        heapq.heapify(self._by_expiry)
+
+    def totals(self, now_ms: int) -> dict[str, int]:
+        """Sums over everything, for metrics."""
+        debt = 0
+        for bucket in self.buckets.values():
+            if bucket.state.parts < 0:
+                state = bucket.shape.refilled(bucket.state, now_ms)
+                debt += max(0, -bucket.shape.level(state))
+        return {
+            "open_reservations": self._open_count,
+            "held_leases": sum(leases.held(now_ms) for leases in self._leases.values()),
+            "held_tokens": self._open_tokens,
+            "debt_units": debt,
+            "outbox_events": len(self.outbox),
+            "events_dropped": self.events_dropped,
+        }
+
+    def bucket(self, limit: Limit, now_ms: int) -> Bucket:
+        """See `Levels`; a bucket that is not there is full."""
+        shape = limit.shape
+        stored = self.buckets.get(limit.key)
+        if stored is None:
+            return Bucket(shape, shape.full(now_ms))
+        old = stored.shape
+        state = old.refilled(stored.state, now_ms)
+        if old is not shape and old != shape:
+            state = old.reshaped(state, shape)
+        return Bucket(shape, state)
+
+    def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
+        """See `Levels`."""
+        stored = self.buckets.get(key)
+        if stored is None:
+            return None
+        return Bucket(stored.shape, stored.shape.refilled(stored.state, now_ms))
+
+    def leases_held(self, key: str, now_ms: int) -> int:
+        """See `Levels`."""
+        leases = self._leases.get(key)
+        return 0 if leases is None else leases.held(now_ms)
+
+    def lease_wait_ms(self, key: str, now_ms: int) -> int:
+        """See `Levels`."""
+        leases = self._leases.get(key)
+        return 0 if leases is None else leases.wait_ms(now_ms)
+
+    def _count(self, reservation: Reservation, sign: int) -> None:
+        self._open_count += sign
+        self._open_tokens += sign * (reservation.prompt_tokens + reservation.output_tokens)
+        for entry in reservation.entries:
+            held = self.held[entry.key] + sign * entry.amount
+            if held:
+                self.held[entry.key] = held
+            else:
+                del self.held[entry.key]
+
+    def _release(self, reservation: Reservation) -> None:
+        for key in _lease_keys(reservation):
+            leases = self._leases[key]
+            leases.release(reservation.id)
+            if not leases:
+                del self._leases[key]
+
+    def _forget(self, now_ms: int) -> None:
+        oldest_kept = now_ms - self._horizon_ms
+        while self._ended and (
+            len(self._ended) > self._most_ended or self._ended[0][0] < oldest_kept
+        ):
+            _, reservation_id = self._ended.popleft()
+            gone = self.reservations.pop(reservation_id)
+            self.forgotten_upto_ms = max(self.forgotten_upto_ms, gone.created_ms)
+
+
+def _lease_keys(reservation: Reservation) -> list[str]:
+    return [entry.key for entry in reservation.entries if entry.kind is Kind.LEASE]
+
+
+def _ended_ms(reservation: Reservation) -> int:
+    return reservation.settlement.settled_ms if reservation.settlement else 0

@@ -1,0 +1,42 @@
+"""Gauges of the memory store, read when scraped."""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from weir_ratelimiter.store.memory import MemoryStore
+
+_GAUGES = {
+    "open_reservations": "Reservations that hold something",
+    "held_leases": "Concurrency leases out, over all limits",
+    "held_tokens": "Tokens held by open reservations, each once",
+    "debt_units": "Units owed to buckets, over all limits",
+    "outbox_events": "Ledger events not acknowledged",
+    "journal_bytes": "Size of the journal",
+}
+
+
+class StoreCollector(Collector):
+    """Reads a store's statistics."""
+
+    def __init__(self, store: MemoryStore, registry: CollectorRegistry) -> None:
+        self._store = store
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """No store is read to learn the names."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The statistics of now."""
+        stats = self._store.stats()
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(f"weir_ratelimiter_{name}", text, value=stats[name])
+        yield CounterMetricFamily(
+            "weir_ratelimiter_outbox_dropped",
+            "Ledger events dropped since no ledger took them",
+            value=stats["events_dropped"],
+        )

@@ -1,0 +1,192 @@
+"""Messages of `weir.ratelimiter.v1` from and to the domain."""
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from weir.common.v1 import error_reason_pb2, subject_pb2, usage_pb2
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord
+from weir.common.v1.refusal_pb2 import Refusal
+from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
+from weir_core.errors import InvalidField, LimitExceeded, Reason
+from weir_core.errors.status import to_status
+from weir_ratelimiter.ask import Ask, check_ttl
+from weir_ratelimiter.domain.extension import Extension
+from weir_ratelimiter.domain.reservation import Reservation
+from weir_ratelimiter.domain.settlement import Report
+from weir_ratelimiter.domain.subject import Subject
+from weir_ratelimiter.domain.usage import Quality, Usage
+from weir_ratelimiter.store.base import LimitState
+
+_MOST_LIFECYCLE_BYTES = 16_384
+
+
+def subject_from(message: subject_pb2.Subject) -> Subject:
+    """A subject, unchecked."""
+    return Subject(
+        message.tenant_id,
+        message.user_id,
+        message.api_key_id,
+        message.model,
+        message.model_version,
+    )
+
+
+def ask_from(message: pb.ReserveRequest) -> Ask:
+    """What Reserve is asked, unchecked."""
+    return Ask(
+        request_id=message.request_id,
+        subject=subject_from(message.subject),
+        prompt_tokens=message.prompt_tokens,
+        max_new_tokens=message.max_new_tokens,
+        streams=message.mode == subject_pb2.DELIVERY_MODE_STREAM,
+        batch=getattr(message, "class") == subject_pb2.REQUEST_CLASS_BATCH,
+        ttl_ms=message.ttl.ToMilliseconds() if message.HasField("ttl") else None,
+        model_context_tokens=message.model_context_tokens,
+    )
+
+
+def extension_from(message: pb.Extension) -> Extension:
+    """What Extend is told of one reservation.
+
+    Raises:
+        InvalidField: a number is out of bounds.
+    """
+    if message.additional_output_tokens < 0:
+        raise InvalidField(
+            "additional_output_tokens", message.additional_output_tokens, "0 or more"
+        )
+    return Extension(
+        progress=Usage.of(message.prompt_tokens, 0, message.output_tokens),
+        additional_tokens=message.additional_output_tokens,
+        dispatched=message.dispatched,
+        ttl_ms=check_ttl(message.ttl.ToMilliseconds()) if message.HasField("ttl") else None,
+        lifecycle=lifecycle_from(message.lifecycle) if message.HasField("lifecycle") else b"",
+    )
+
+
+def report_from(message: pb.SettleRequest) -> Report:
+    """How a request ended.
+
+    Raises:
+        InvalidField: the quality is missing, or a number is out of bounds.
+    """
+    try:
+        quality = Quality(message.usage_quality)
+    except ValueError:
+        bound = "EXACT, ESTIMATED or UNKNOWN"
+        raise InvalidField("usage_quality", int(message.usage_quality), bound) from None
+    return Report(
+        usage=None if quality is Quality.UNKNOWN else usage_from(message.usage),
+        quality=quality,
+        outcome=message.outcome,
+        lifecycle=lifecycle_from(message.lifecycle),
+    )
+
+
+def usage_from(message: usage_pb2.Usage) -> Usage:
+    """A usage whose numbers agree.
+
+    Raises:
+        InvalidField: a number is out of bounds, or the total is another than the sum.
+    """
+    usage = Usage.of(message.prompt_tokens, message.cached_prompt_tokens, message.completion_tokens)
+    total = usage.prompt_tokens + usage.completion_tokens
+    if message.total_tokens not in (0, total):
+        raise InvalidField("usage.total_tokens", message.total_tokens, f"{total}, the sum")
+    return usage
+
+
+def lifecycle_from(message: LifecycleRecord) -> bytes:
+    """A life-cycle record, serialised to be passed on.
+
+    Raises:
+        InvalidField: it is larger than 16 KiB.
+    """
+    lifecycle = message.SerializeToString()
+    if len(lifecycle) > _MOST_LIFECYCLE_BYTES:
+        bound = f"at most {_MOST_LIFECYCLE_BYTES} bytes"
+        raise InvalidField("lifecycle", f"{len(lifecycle)} bytes", bound)
+    return lifecycle
+
+
+def subject_to(subject: Subject) -> subject_pb2.Subject:
+    """A subject."""
+    return subject_pb2.Subject(
+        tenant_id=subject.tenant_id,
+        user_id=subject.user_id,
+        api_key_id=subject.api_key_id,
+        model=subject.model,
+        model_version=subject.model_version,
+    )
+
+
+def status_to(state: LimitState, now_ms: int, *, violated: bool = False) -> pb.LimitStatus:
+    """Where a limit stands; numbers only of limits that are the caller's own."""
+    limit = state.limit
+    own = limit.numbers_are_own
+    return pb.LimitStatus(
+        limit_id=limit.key,
+        limit_type=limit.limit_type,
+        resource=limit.resource_name,
+        layer=limit.layer.label,
+        limit=limit.capacity if own else None,
+        remaining=state.remaining if own else None,
+        held=state.held if own else None,
+        reset_time=timestamp(now_ms + state.whole_in_ms) if own else None,
+        shadow=limit.shadow,
+        violated=violated,
+    )
+
+
+def settlement_to(reservation: Reservation) -> pb.Settlement | None:
+    """The end of a reservation, if it has ended."""
+    settlement = reservation.settlement
+    if settlement is None:
+        return None
+    charged = settlement.charged
+    return pb.Settlement(
+        reservation_id=reservation.id,
+        state=pb.ReservationState.ValueType(reservation.state),
+        charged=usage_pb2.Usage(
+            prompt_tokens=charged.prompt_tokens,
+            cached_prompt_tokens=charged.cached_prompt_tokens,
+            completion_tokens=charged.completion_tokens,
+            total_tokens=charged.prompt_tokens + charged.completion_tokens,
+        ),
+        usage_quality=usage_pb2.UsageQuality.ValueType(settlement.quality),
+        settle_time=timestamp(settlement.settled_ms),
+    )
+
+
+def reservation_to(reservation: Reservation) -> pb.Reservation:
+    """A reservation as an operator sees it."""
+    return pb.Reservation(
+        reservation_id=reservation.id,
+        request_id=reservation.request_id,
+        subject=subject_to(reservation.subject),
+        state=pb.ReservationState.ValueType(reservation.state),
+        reserved_prompt_tokens=reservation.prompt_tokens,
+        reserved_output_tokens=reservation.output_tokens,
+        progress_output_tokens=reservation.progress.completion_tokens,
+        create_time=timestamp(reservation.created_ms),
+        expire_time=timestamp(reservation.expires_ms),
+        settlement=settlement_to(reservation),
+    )
+
+
+def refusal_to(refused: LimitExceeded) -> Refusal:
+    """The account of a refusal, for answers that carry it themselves."""
+    refusal = Refusal()
+    for detail in to_status(refused).details:
+        if detail.Is(Refusal.DESCRIPTOR):
+            detail.Unpack(refusal)
+    return refusal
+
+
+def reason_to(reason: Reason) -> error_reason_pb2.ErrorReason.ValueType:
+    """A reason by its number."""
+    return error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{reason.value}")
+
+
+def timestamp(ms: int) -> Timestamp:
+    """Unix milliseconds."""
+    return Timestamp(seconds=ms // 1_000, nanos=ms % 1_000 * 1_000_000)
