@@ -89,7 +89,7 @@ def _outcomes(node_id: str, outcomes: dict[str, str]) -> set[str]:
     return {
         outcome
         for ran, outcome in outcomes.items()
-        if ran == node_id or ran.startswith(f"{node_id}[") or ran.startswith(f"{node_id}::")
+        if ran == node_id or ran.startswith((f"{node_id}[", f"{node_id}::"))
     }
 
 

@@ -1,0 +1,49 @@
+"""`weir keys`: makes API keys and their entries for the directory file."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from weir_cli.errors import CommandError
+from weir_gateway.keys import generate_key, hash_key, is_well_formed, public_id
+
+app = typer.Typer(
+    help="Make API keys. Servers store a key's SHA-256 and nothing else.", no_args_is_help=True
+)
+
+User = Annotated[str, typer.Option(help="User of the tenant that the key belongs to.")]
+
+
+@app.command()
+def create(
+    user: User,
+    env: Annotated[str, typer.Option(help="1 to 8 of a-z0-9; part of the key.")] = "live",
+    name: Annotated[str, typer.Option(help="What the key is for.")] = "",
+) -> None:
+    """Make a key: shown once, with its entry for `keys:` of a tenant in the directory file."""
+    try:
+        key = generate_key(env)
+    except ValueError as error:
+        raise CommandError(f"{error}; change --env") from None
+    print(f"key (shown once): {key.secret}\n")
+    print(_entry(key.id, user, name, key.hash))
+
+
+@app.command("hash")
+def hash_command(user: User = "USER") -> None:
+    """Read a key from standard input and print its entry for the directory file."""
+    key = sys.stdin.readline().strip()
+    if not is_well_formed(key):
+        raise CommandError(
+            "standard input holds no key of the form wr_<env>_<id>_<secret> with a checksum that "
+            "holds; make one with `weir keys create`"
+        )
+    print(_entry(public_id(key), user, "", hash_key(key)))
+
+
+def _entry(key_id: str, user: str, name: str, digest: bytes) -> str:
+    fields = [f"id: {key_id}", f"user: {user}", f"hash: sha256:{digest.hex()}"]
+    if name:
+        fields.insert(2, f"name: {name!r}")
+    return "keys:\n  - " + "\n    ".join(fields)

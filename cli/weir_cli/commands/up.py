@@ -1,0 +1,96 @@
+"""`weir up`: the whole of Tokenweir on one machine, under one supervisor."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weir_cli.stack.local import LocalStack, StackOptions
+from weir_cli.stack.signals import StopSignals
+
+
+def up(
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="HTTP port; gRPC is one above, the others follow; 0: free ones. "
+            "Default 8000, or a free one if taken.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+            help="Model folder (safetensors, config.json, tokenizer.json) in place of the default.",
+        ),
+    ] = None,
+    null: Annotated[
+        bool, typer.Option("--null", help="Serve the model that computes nothing.")
+    ] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            resolve_path=True,
+            help="Directory file of your own in place of the demo tenant; put a key of it into "
+            "WEIR_API_KEY for the first answer.",
+        ),
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder for settings, journal and logs, kept for the next start. "
+            "Default: a new one in ~/.cache/tokenweir/run.",
+        ),
+    ] = None,
+    otlp: Annotated[
+        str, typer.Option(help="OTLP/gRPC endpoint for traces, such as http://127.0.0.1:4317.")
+    ] = "",
+    once: Annotated[bool, typer.Option("--once", help="End after the first answer.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print failures alone.")] = False,
+) -> None:
+    """Start gateway, ratelimiter, scheduler and workers, and serve until Ctrl-C."""
+    options = StackOptions(
+        workers=workers,
+        port=port,
+        model=model,
+        null=null,
+        directory=directory,
+        state_dir=state_dir,
+        otlp=otlp,
+        api_key=os.environ.get("WEIR_API_KEY", ""),
+    )
+    stack = LocalStack(options, _write_nothing if quiet else _write, warn=_warn)
+    asyncio.run(_run(stack, once))
+
+
+async def _run(stack: LocalStack, once: bool) -> None:
+    with StopSignals() as signals:
+        try:
+            if await signals.run_unless_stopped(stack.start()):
+                await signals.run_unless_stopped(stack.serve(once))
+        finally:
+            await signals.run_unless_hurried(stack.stop(), stack.kill)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _write_nothing(_: str) -> None:
+    return
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,72 @@
+"""Waits until services that listen also serve."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pydantic import SecretStr
+
+from weir.scheduler.v1.scheduler_service_pb2 import ListWorkersRequest
+from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from weir_cli.errors import CommandError
+from weir_core.rpc.channel import open_channel
+
+_CALL_S = 2.0
+_PAUSE_S = 0.05
+
+
+async def wait_serving(addresses: Mapping[str, str], deadline_s: float) -> None:
+    """Returns when every server reports SERVING (`grpc.health.v1`).
+
+    Args:
+        addresses: `host:port` by name of the service.
+        deadline_s: seconds for all together.
+
+    Raises CommandError naming those that do not.
+    """
+    waits = {
+        name: asyncio.create_task(_until_serving(address)) for name, address in addresses.items()
+    }
+    _, late = await asyncio.wait(waits.values(), timeout=deadline_s)
+    for wait in late:
+        wait.cancel()
+    if late:
+        names = ", ".join(name for name, wait in waits.items() if wait in late)
+        raise CommandError(f"{names}: not serving {deadline_s:.0f} s after it was started")
+
+
+async def wait_workers(
+    scheduler: str, secret: str, names: Iterable[str], deadline_s: float
+) -> None:
+    """Returns when the scheduler knows every worker as ready. Raises CommandError if it is late."""
+    missing = set(names)
+    channel = open_channel(scheduler, name="scheduler", token=SecretStr(secret))
+    try:
+        async with channel, asyncio.timeout(deadline_s):
+            stub = SchedulerServiceStub(channel)
+            while missing:
+                listed = await stub.ListWorkers(ListWorkersRequest())
+                ready = {w.registration.worker_id for w in listed.workers if w.state == "ready"}
+                missing -= ready
+                await asyncio.sleep(_PAUSE_S if missing else 0)
+    except TimeoutError:
+        raise CommandError(
+            f"{', '.join(sorted(missing))}: not ready for the scheduler after {deadline_s:.0f} s"
+        ) from None
+    except grpc.aio.AioRpcError as error:
+        raise CommandError(f"the scheduler cannot be asked: {error.details()}") from None
+
+
+async def _until_serving(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # its type stub lacks the methods
+        while True:
+            try:
+                answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=_CALL_S)
+            except grpc.aio.AioRpcError:
+                answer = None
+            if answer and answer.status == health_pb2.HealthCheckResponse.SERVING:
+                return
+            await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,147 @@
+"""A whole deployment on this machine: from options to a served answer and back to nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_cli.stack.demo_directory import demo_directory
+from weir_cli.stack.first_answer import first_answer
+from weir_cli.stack.health import wait_serving, wait_workers
+from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
+from weir_cli.stack.served_model import ServedModel, choose_model
+from weir_cli.stack.services import (
+    GATEWAY,
+    RATELIMITER,
+    SCHEDULER,
+    StackPlan,
+    wanted_ports,
+    worker_names,
+)
+from weir_cli.stack.state_dir import StateDir, new_run_folder
+from weir_cli.stack.supervisor import Supervisor
+from weir_cli.stack.welcome import Welcome
+from weir_gateway.keys import generate_key
+
+_HEALTH_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What the user asked for; see `weir up --help`."""
+
+    workers: int = 1
+    port: int | None = None
+    model: Path | None = None
+    null: bool = False
+    directory: Path | None = None
+    state_dir: Path | None = None
+    otlp: str = ""
+    api_key: str = ""
+
+
+class LocalStack:
+    """Starts the services, proves with one answer that they work, serves, and ends them.
+
+    Args:
+        options: what the user asked for.
+        write: gets text for the person at the terminal.
+        warn: gets lines about trouble, one at a time.
+    """
+
+    def __init__(
+        self, options: StackOptions, write: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._write = write
+        self._warn = warn
+        self._state: StateDir | None = None
+        self._supervisor: Supervisor | None = None
+        self._welcome: Welcome | None = None
+
+    async def start(self) -> None:
+        """Returns when every service serves and every worker is registered.
+
+        Raises CommandError. Call `stop` in either case.
+        """
+        began = time.monotonic()
+        options = self._options
+        state = self._state = StateDir(options.state_dir or new_run_folder())
+        model = await choose_model(options.model, options.null, self._say)
+        ports = self._choose_ports()
+        key, directory = self._key_and_directory(state, model)
+        plan = StackPlan(model, options.workers, directory, ports, options.otlp)
+        self._say(f"Starting Tokenweir (logs: {state.logs})")
+        supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
+        await supervisor.start()
+        await self._wait_healthy(supervisor, state.cluster_secret())
+        self._say(f"All healthy after {time.monotonic() - began:.1f} s")
+        self._welcome = self._make_welcome(supervisor, model, key, state)
+
+    async def serve(self, once: bool) -> None:
+        """Streams the first answer, then keeps everything up until cancelled, unless `once`.
+
+        Raises CommandError when there is no answer.
+        """
+        supervisor, welcome = self._supervisor, self._welcome
+        if supervisor is None or welcome is None:
+            raise RuntimeError("serve() before start()")
+        keeping = asyncio.create_task(supervisor.keep_up())
+        try:
+            if welcome.key:
+                await first_answer(welcome.grpc, welcome.key, welcome.model, self._write)
+            self._write(welcome.text())
+            if not once:
+                self._say("Serving until Ctrl-C")
+                await keeping
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})
+
+    async def stop(self) -> None:
+        """Drains and ends every service in order; a second Ctrl-C calls `kill`."""
+        if self._supervisor is not None:
+            self._say("\nDraining; Ctrl-C again to end at once")
+            await self._supervisor.stop()
+        if self._state is not None:
+            self._state.release()
+
+    async def kill(self) -> None:
+        """Ends every service at once."""
+        if self._supervisor is not None:
+            await self._supervisor.kill()
+
+    def _choose_ports(self) -> dict[str, Port]:
+        asked = self._options.port
+        wanted = wanted_ports(DEFAULT_PORT if asked is None else asked, self._options.workers)
+        ports = choose_ports(wanted, required="gateway http" if asked else "")
+        for port in ports.values():
+            if port.wanted not in {0, port.number}:
+                self._warn(f"port {port.wanted} is taken; {port.name} gets {port.number}")
+        return ports
+
+    def _key_and_directory(self, state: StateDir, model: ServedModel) -> tuple[str, Path]:
+        if self._options.directory:
+            return self._options.api_key, self._options.directory
+        key = generate_key("dev")
+        return key.secret, state.write_private("directory.yaml", demo_directory(model, key))
+
+    async def _wait_healthy(self, supervisor: Supervisor, secret: str) -> None:
+        workers = worker_names(self._options.workers)
+        names = [RATELIMITER, SCHEDULER, GATEWAY, *workers]
+        addresses = {name: supervisor.child(name).ready["grpc"] for name in names}
+        await wait_serving(addresses, _HEALTH_DEADLINE_S)
+        await wait_workers(addresses[SCHEDULER], secret, workers, _HEALTH_DEADLINE_S)
+
+    def _make_welcome(
+        self, supervisor: Supervisor, model: ServedModel, key: str, state: StateDir
+    ) -> Welcome:
+        gateway = supervisor.child(GATEWAY).ready
+        metrics = {GATEWAY: gateway["http"]}
+        for name in (RATELIMITER, SCHEDULER, *worker_names(self._options.workers)):
+            metrics[name] = supervisor.child(name).ready["metrics"]
+        return Welcome(gateway["http"], gateway["grpc"], model.name, key, state.path, metrics)
+
+    def _say(self, line: str) -> None:
+        self._write(f"{line}\n")

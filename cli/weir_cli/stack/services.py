@@ -1,0 +1,137 @@
+"""How the services of one machine are started: commands, settings files, addresses."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from weir_cli.stack.child import ChildSpec
+from weir_cli.stack.ports import DEFAULT_PORT, Port
+from weir_cli.stack.served_model import ServedModel
+from weir_cli.stack.state_dir import StateDir
+
+RATELIMITER, SCHEDULER, GATEWAY = "ratelimiter", "scheduler", "gateway"
+# The gateway stops taking requests first and ends last of what depends on the others.
+_STAGES = {RATELIMITER: 0, SCHEDULER: 1, GATEWAY: 3}
+_WORKER_STAGE = 2
+_DRAIN_S = 30.0
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StackPlan:
+    """What is to run.
+
+    Attributes:
+        model: the model that every worker serves.
+        workers: number of worker processes.
+        directory: the directory file.
+        ports: see `wanted_ports`.
+        otlp: OTLP/gRPC endpoint for traces; empty for none.
+    """
+
+    model: ServedModel
+    workers: int
+    directory: Path
+    ports: Mapping[str, Port]
+    otlp: str
+
+    def specs(self, state: StateDir) -> list[ChildSpec]:
+        """Writes each service's settings file and returns how to start it."""
+        return [
+            self._spec(state, RATELIMITER, RATELIMITER, self._ratelimiter(state)),
+            self._spec(state, SCHEDULER, SCHEDULER, self._scheduler()),
+            *(
+                self._spec(state, name, "worker", self._worker(name))
+                for name in worker_names(self.workers)
+            ),
+            self._spec(state, GATEWAY, GATEWAY, self._gateway()),
+        ]
+
+    def _spec(
+        self, state: StateDir, name: str, service: str, settings: Mapping[str, Any]
+    ) -> ChildSpec:
+        common = {
+            "supervisor_pid": os.getpid(),
+            "drain_s": _DRAIN_S,
+            "grace_s": _GRACE_S,
+            **({"otlp_endpoint": self.otlp} if self.otlp else {}),
+        }
+        config = state.write_private(f"{name}.yaml", yaml.safe_dump({**settings, **common}))
+        return ChildSpec(
+            name,
+            [sys.executable, "-m", f"weir_{service}", "--config", str(config)],
+            state.logs / f"{name}.log",
+            environment={"WEIR_CLUSTER_TOKEN": state.cluster_secret()},
+            drain_s=_DRAIN_S + _GRACE_S + 10.0,
+            stage=_STAGES.get(name, _WORKER_STAGE),
+        )
+
+    def _ratelimiter(self, state: StateDir) -> dict[str, Any]:
+        return {
+            "grpc_address": self._address(RATELIMITER),
+            "metrics_address": self._address(f"{RATELIMITER} metrics"),
+            "directory_address": self._address("gateway grpc"),
+            "data_dir": str(state.path / "ratelimiter"),
+        }
+
+    def _scheduler(self) -> dict[str, Any]:
+        return {
+            "address": self._address(SCHEDULER),
+            "metrics_address": self._address(f"{SCHEDULER} metrics"),
+            "directory_address": self._address("gateway grpc"),
+        }
+
+    def _worker(self, name: str) -> dict[str, Any]:
+        cores = os.cpu_count() or 1
+        return {
+            "address": self._address(name),
+            "metrics_address": self._address(f"{name} metrics"),
+            "scheduler_address": self._address(SCHEDULER),
+            "worker_id": name,
+            "model": self.model.worker_model,
+            "model_name": self.model.name,
+            "model_version": "1",
+            **({"threads": max(1, cores // self.workers)} if self.workers > 1 else {}),
+        }
+
+    def _gateway(self) -> dict[str, Any]:
+        return {
+            "http_address": self._address("gateway http"),
+            "grpc_address": self._address("gateway grpc"),
+            "ratelimiter_address": self._address(RATELIMITER),
+            "scheduler_address": self._address(SCHEDULER),
+            "directory_file": str(self.directory),
+        }
+
+    def _address(self, name: str) -> str:
+        return self.ports[name].address
+
+
+def worker_names(workers: int) -> list[str]:
+    """Names of the workers, from `worker-1`."""
+    return [f"worker-{number}" for number in range(1, workers + 1)]
+
+
+def wanted_ports(first: int, workers: int) -> list[tuple[str, int]]:
+    """Each address's name and port: fixed distances from the HTTP port, 0 for any.
+
+    With the default 8000: HTTP 8000, gRPC 8001, ratelimiter 8002, scheduler 8003, workers from
+    8010, and metrics 1000 above each.
+    """
+    offsets = {"gateway http": 0, "gateway grpc": 1, RATELIMITER: 2, SCHEDULER: 3}
+    offsets |= {name: 10 + index for index, name in enumerate(worker_names(workers))}
+    with_metrics = [RATELIMITER, SCHEDULER, *worker_names(workers)]
+    offsets |= {f"{name} metrics": 1_000 + offsets[name] for name in with_metrics}
+    return [(name, _port(first, offset)) for name, offset in offsets.items()]
+
+
+def _port(first: int, offset: int) -> int:
+    return first + offset if first and first + offset <= 65_535 else 0
+
+
+__all__ = ["DEFAULT_PORT", "StackPlan", "wanted_ports", "worker_names"]

@@ -1,0 +1,99 @@
+"""What `weir up` prints once everything runs."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_QUESTION = "Name three colours."
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Addresses and names of a running stack.
+
+    Attributes:
+        http: `host:port` of the gateway's HTTP door.
+        grpc: `host:port` of its gRPC door.
+        model: name of the model.
+        key: an API key, or a placeholder when the user brought a directory of their own.
+        state: folder with configuration and logs.
+        metrics: `host:port` of each service's metrics, by name.
+    """
+
+    http: str
+    grpc: str
+    model: str
+    key: str
+    state: Path
+    metrics: dict[str, str]
+
+    def text(self) -> str:
+        """The whole text; its first URL is the base for OpenAI clients."""
+        return "\n".join(
+            [
+                "",
+                f"OpenAI base   http://{self.http}/v1",
+                f"gRPC          {self.grpc}",
+                f"API key       {self.key}   (shown once)",
+                f"model         {self.model}",
+                f"state, logs   {self.state}",
+                *(f"metrics       {self._metrics_url(name)}" for name in self.metrics),
+                "",
+                "Ask by HTTP:",
+                "",
+                self.curl(),
+                "",
+                "Ask by gRPC, with nothing but the generated stubs:",
+                "",
+                self.snippet(),
+                "",
+                "Or talk to it:",
+                "",
+                self.chat(),
+                "",
+            ]
+        )
+
+    def curl(self) -> str:
+        """A command line that asks a question by HTTP."""
+        body = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": _QUESTION}],
+            "max_tokens": 48,
+        }
+        return (
+            f"curl -s http://{self.http}/v1/chat/completions "
+            f"-H 'Authorization: Bearer {self.key}' "
+            f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+        )
+
+    def snippet(self) -> str:
+        """A command line that runs a Python program on the generated stubs."""
+        program = f"""\
+import grpc
+from weir.gateway.v1 import inference_service_pb2 as wire
+from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
+
+question = wire.ChatMessage(role="user", content="{_QUESTION}")
+request = wire.GenerateRequest(
+    model="{self.model}",
+    chat=wire.ChatInput(messages=[question]),
+    max_new_tokens=48,
+    stream=True,
+)
+with grpc.insecure_channel("{self.grpc}") as channel:
+    metadata = [("authorization", "Bearer {self.key}")]
+    for response in InferenceServiceStub(channel).Generate(request, metadata=metadata):
+        print(response.delta.text, end="", flush=True)
+print()"""
+        return f"{shlex.quote(sys.executable)} - <<'EOF'\n{program}\nEOF"
+
+    def chat(self) -> str:
+        """A command line that opens a conversation."""
+        weir = shlex.quote(f"{sys.executable}") + " -m weir_cli"
+        return f"WEIR_API_KEY={self.key} {weir} chat --url {self.grpc} --model {self.model}"
+
+    def _metrics_url(self, name: str) -> str:
+        return f"http://{self.metrics[name]}/metrics   ({name})"
