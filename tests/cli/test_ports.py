@@ -1,0 +1,55 @@
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from weir_cli.errors import CommandError
+from weir_cli.stack.ports import HOST, choose_ports
+from weir_cli.stack.services import wanted_ports
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server((HOST, 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_the_usual_ports_lie_at_fixed_distances() -> None:
+    assert dict(wanted_ports(8000, 2)) == {
+        "gateway http": 8000,
+        "gateway grpc": 8001,
+        "ratelimiter": 8002,
+        "scheduler": 8003,
+        "worker-1": 8010,
+        "worker-2": 8011,
+        "ratelimiter metrics": 9002,
+        "scheduler metrics": 9003,
+        "worker-1 metrics": 9010,
+        "worker-2 metrics": 9011,
+    }
+
+
+def test_port_0_means_free_ports_everywhere_and_no_number_twice() -> None:
+    ports = choose_ports(wanted_ports(0, 8))
+    numbers = [port.number for port in ports.values()]
+    assert 0 not in numbers
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_ports_beyond_the_last_are_free_ones() -> None:
+    wanted = dict(wanted_ports(65_535, 1))
+    assert (wanted["gateway http"], wanted["gateway grpc"]) == (65_535, 0)
+
+
+def test_a_taken_port_is_replaced_and_the_reader_can_tell(taken: int) -> None:
+    port = choose_ports([("scheduler", taken)])["scheduler"]
+    assert (port.wanted, port.number != taken) == (taken, True)
+    assert port.address == f"{HOST}:{port.number}"
+
+
+def test_a_port_that_was_asked_for_is_not_replaced(taken: int) -> None:
+    with pytest.raises(CommandError) as caught:
+        choose_ports([("gateway http", taken)], required="gateway http")
+    assert str(caught.value) == (
+        f"cannot listen on {HOST}:{taken}: Address already in use; choose another --port"
+    )
