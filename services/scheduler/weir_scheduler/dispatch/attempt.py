@@ -1,0 +1,45 @@
+"""A dispatched attempt: a place on a worker, until the worker says that it is gone."""
+
+from dataclasses import dataclass, field
+
+from weir_scheduler.queues.entry import RequestClass
+from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.workers.attempt_key import AttemptKey
+from weir_scheduler.workers.worker_report import AttemptUsage
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try of a request on one worker.
+
+    Attributes:
+        key: request and number.
+        worker_id: where.
+        tenant_id: whose running cap and service it counts in.
+        lane_key: which lane's counters it is charged in.
+        request_class: likewise.
+        prompt_tokens: of the request.
+        uncached_estimate: prompt tokens expected to be computed.
+        arrival_deadline_us: by when a report must name it, monotonic.
+        charged: service charged so far, weighted tokens.
+        named: it has arrived: a report has named it, or its first token came.
+        streamed: its gateway has passed something on; it can no longer move.
+        aborting: the worker has been told to end it.
+        faulted: its failure has been counted against the worker.
+        usage: as of the last report.
+    """
+
+    key: AttemptKey
+    worker_id: str
+    tenant_id: str
+    lane_key: LaneKey
+    request_class: RequestClass
+    prompt_tokens: int
+    uncached_estimate: int
+    arrival_deadline_us: int
+    charged: int = 0
+    named: bool = False
+    streamed: bool = False
+    aborting: bool = False
+    faulted: bool = False
+    usage: AttemptUsage = field(default_factory=AttemptUsage)

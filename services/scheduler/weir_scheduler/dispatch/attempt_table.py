@@ -1,0 +1,58 @@
+"""Every attempt that takes up a place on a worker."""
+
+from collections.abc import Iterator
+
+from weir_scheduler.dispatch.attempt import Attempt
+from weir_scheduler.workers.attempt_key import AttemptKey
+
+
+class AttemptTable:
+    """Attempts by key, by worker, and counted by tenant."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[AttemptKey, Attempt] = {}
+        self._by_worker: dict[str, dict[AttemptKey, Attempt]] = {}
+        self._by_tenant: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._attempts
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._attempts.values())
+
+    def add(self, attempt: Attempt) -> None:
+        """Adds an attempt. Raises ValueError when its key is taken."""
+        if attempt.key in self._attempts:
+            raise ValueError(f"attempt {attempt.key} exists already")
+        self._attempts[attempt.key] = attempt
+        self._by_worker.setdefault(attempt.worker_id, {})[attempt.key] = attempt
+        self._by_tenant[attempt.tenant_id] = self.running_of(attempt.tenant_id) + 1
+
+    def remove(self, key: AttemptKey) -> Attempt | None:
+        """Takes an attempt out; None when it is gone already."""
+        attempt = self._attempts.pop(key, None)
+        if attempt is None:
+            return None
+        at_worker = self._by_worker[attempt.worker_id]
+        del at_worker[key]
+        if not at_worker:
+            del self._by_worker[attempt.worker_id]
+        self._by_tenant[attempt.tenant_id] -= 1
+        if not self._by_tenant[attempt.tenant_id]:
+            del self._by_tenant[attempt.tenant_id]
+        return attempt
+
+    def get(self, key: AttemptKey) -> Attempt | None:
+        """The attempt of that key."""
+        return self._attempts.get(key)
+
+    def at_worker(self, worker_id: str) -> list[Attempt]:
+        """Attempts on a worker."""
+        return list(self._by_worker.get(worker_id, {}).values())
+
+    def running_of(self, tenant_id: str) -> int:
+        """Attempts of a tenant, over all workers."""
+        return self._by_tenant.get(tenant_id, 0)

@@ -1,0 +1,86 @@
+"""What gateways report about their requests."""
+
+from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.releases import Releases
+from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.queues.wait_reason import QueueExit
+from weir_scheduler.workers.attempt_key import AttemptKey
+from weir_scheduler.workers.worker_report import AttemptUsage
+
+
+class GatewayEvents:
+    """Applies the events of a gateway to its own requests; news of others' is ignored.
+
+    Every release names its attempt: a late word about an old attempt must not release the
+    new one.
+    """
+
+    def __init__(self, state: SchedulerState, releases: Releases) -> None:
+        self._state = state
+        self._releases = releases
+
+    def withdraw(self, gateway: str, request_id: str) -> None:
+        """The client is gone: out of the queue, or aborted at the worker."""
+        record = self._state.requests.owned(gateway, request_id)
+        if record is not None:
+            self._releases.drop(record, QueueExit.WITHDRAWN, "withdrawn by the gateway")
+
+    def attempt_failed(
+        self, gateway: str, key: AttemptKey, reason: Reason, *, worker_fault: bool
+    ) -> None:
+        """An attempt could not start, or broke before its first token."""
+        record = self._state.requests.owned(gateway, key.request_id)
+        attempt = record.attempt if record is not None else None
+        if record is None or attempt is None or attempt.key != key:
+            return
+        if worker_fault:
+            self._releases.fault(attempt)
+        self._releases.abort(attempt, f"failed at the gateway: {reason}")
+        cause = WeirError(
+            reason, f"attempt {key.number} failed on worker {attempt.worker_id}: {reason}"
+        )
+        if attempt.streamed:
+            self._releases.lose(record, cause)
+            return
+        # A stale or expired grant says nothing about the worker: it may be tried again.
+        exclude = worker_fault or reason not in (Reason.GRANT_INVALID, Reason.STALE_ATTEMPT)
+        self._releases.requeue(record, cause, exclude=exclude)
+
+    def first_token(self, gateway: str, key: AttemptKey) -> None:
+        """Something was streamed: the request can no longer move."""
+        record = self._state.requests.owned(gateway, key.request_id)
+        if record is None:
+            return
+        if record.attempt is not None and record.attempt.key == key:
+            record.attempt.named = record.attempt.streamed = True
+            self._releases.success(record.attempt)
+        elif key.number <= record.entry.attempts:
+            self._streamed_too_late(record, key)
+
+    def finish(self, gateway: str, key: AttemptKey, usage: AttemptUsage | None) -> None:
+        """The attempt has ended and the gateway has its terminal record."""
+        record = self._state.requests.owned(gateway, key.request_id)
+        attempt = self._state.attempts.get(key)
+        if attempt is not None:
+            if usage is not None and usage.completion_tokens:
+                self._releases.success(attempt)
+            self._releases.end(attempt, usage)
+        if record is None or key.number != record.entry.attempts:
+            return
+        # It waits only when the end and a requeue have crossed.
+        self._releases.drop(record, QueueExit.WITHDRAWN, "finished")
+
+    def gateway_lost(self, gateway: str) -> None:
+        """The gateway's stream has ended: nobody is left to answer to."""
+        for record in self._state.requests.of_gateway(gateway):
+            self._releases.drop(record, QueueExit.GATEWAY_LOST, "the gateway's stream ended")
+
+    def _streamed_too_late(self, record: RequestRecord, key: AttemptKey) -> None:
+        """The first token crossed with a requeue: a second answer must not follow the first."""
+        cause = WeirError(
+            Reason.WORKER_LOST,
+            f"attempt {key.number} had been given up when its first token was streamed",
+        )
+        self._releases.drop(record, QueueExit.WITHDRAWN, "an older attempt was streamed")
+        self._state.outbox.attempt_lost(record.gateway, key, cause)

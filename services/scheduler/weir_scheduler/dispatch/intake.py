@@ -1,0 +1,131 @@
+"""Takes requests in, or refuses them at once."""
+
+from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.new_request import NewRequest
+from weir_scheduler.dispatch.rejections import (
+    shared_queue_full,
+    shutting_down,
+    tenant_queue_full,
+    too_large,
+)
+from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.dispatch.waiting_room import WaitingRoom
+from weir_scheduler.placement.fit import never_fits
+from weir_scheduler.queues.entry import QueueEntry, RequestClass, estimated_cost
+from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.rules.rules import RequestRules
+
+_FALLBACK_RETRY_S = 30.0
+
+
+class Intake:
+    """Checks what can be checked on arrival, and enqueues."""
+
+    def __init__(self, state: SchedulerState, waiting: WaitingRoom) -> None:
+        self._state = state
+        self._waiting = waiting
+        self._sequence = 0
+
+    def enqueue(self, gateway: str, request: NewRequest) -> None:
+        """Enqueues a request; a repeated Enqueue of the same gateway changes nothing.
+
+        Raises:
+            WeirError: QUEUE_FULL, REQUEST_TOO_LARGE, MODEL_NOT_FOUND, DEADLINE_EXCEEDED,
+                DRAINING, or RESERVATION_CONFLICT when another gateway uses the id.
+        """
+        known = self._state.requests.get(request.request_id)
+        if known is not None:
+            if known.gateway == gateway:
+                return
+            raise WeirError(
+                Reason.RESERVATION_CONFLICT,
+                f"request id {request.request_id} is in use by another gateway",
+            )
+        if self._state.closed:
+            raise shutting_down()
+        self._state.rules.pool(request.subject.model)
+        rules = self._state.rules.request(request.subject.model, request.subject.tenant_id)
+        entry = self._entry(request, rules)
+        if not request.attempts:
+            self._check_room(entry, rules)
+        self._check_fits(entry)
+        record = RequestRecord(
+            entry=entry,
+            subject=request.subject,
+            gateway=gateway,
+            trace=request.trace,
+            lane_key=LaneKey(entry.model, entry.model_version, ""),
+        )
+        self._waiting.enter(record)
+        self._state.requests.add(record)
+
+    def _entry(self, request: NewRequest, rules: RequestRules) -> QueueEntry:
+        now_us, wall_us = self._state.now_us(), self._state.clock.now_us()
+        bounds = self._state.bounds
+        batch = request.request_class is RequestClass.BATCH
+        lifetime = bounds.default_deadline_batch_us if batch else bounds.default_deadline_us
+        deadline_us = now_us + lifetime
+        if request.deadline_wall_us is not None:
+            deadline_us = now_us + request.deadline_wall_us - wall_us
+        if deadline_us <= now_us:
+            raise WeirError(Reason.DEADLINE_EXCEEDED, "the deadline passed before the queue")
+        arrival_wall_us = wall_us if request.arrival_wall_us is None else request.arrival_wall_us
+        cost = estimated_cost(request.prompt_tokens, request.max_new_tokens, rules.alpha_millis)
+        subject = request.subject
+        self._sequence += 1
+        return QueueEntry(
+            request_id=request.request_id,
+            sequence=self._sequence,
+            tenant_id=subject.tenant_id,
+            model=subject.model,
+            model_version=subject.model_version,
+            request_class=request.request_class,
+            priority=request.priority,
+            latency_sla=request.latency_sla,
+            prompt_tokens=request.prompt_tokens,
+            max_new_tokens=request.max_new_tokens,
+            estimated_cost=cost,
+            predicted_output=self._state.predictor.predict(
+                subject.tenant_id,
+                subject.model,
+                request.max_new_tokens,
+                default=cost - request.prompt_tokens,
+            ),
+            # A gateway whose clock is ahead gains nothing by it.
+            arrival_us=now_us - max(0, wall_us - arrival_wall_us),
+            enqueued_us=now_us,
+            deadline_us=deadline_us,
+            session_id=request.session_id,
+            prefix_hashes=request.prefix_hashes,
+            attempts=request.attempts,
+            excluded=request.excluded,
+        )
+
+    def _check_room(self, entry: QueueEntry, rules: RequestRules) -> None:
+        bounds, waiting = self._state.bounds, self._waiting
+        tenant = self._state.rules.tenant(entry.tenant_id)
+        limit = tenant.max_queued_requests or bounds.max_queued_per_tenant
+        of_tenant = waiting.of_tenant(entry.tenant_id)
+        if of_tenant >= limit:
+            retry_after_s = self._retry_after(entry, of_tenant - limit + 1)
+            raise tenant_queue_full(entry.tenant_id, limit, of_tenant, retry_after_s)
+        if waiting.of_model(entry.model) >= rules.max_queued_requests:
+            raise shared_queue_full("model", self._retry_after(entry, 1))
+        if len(waiting) >= bounds.max_queued_requests:
+            raise shared_queue_full("service", self._retry_after(entry, 1))
+
+    def _check_fits(self, entry: QueueEntry) -> None:
+        owner = self._state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
+        workers = self._state.fleet.serving(LaneKey(entry.model, entry.model_version, owner))
+        refusals = [never_fits(entry, worker.info, worker.rules) for worker in workers]
+        if refusals and None not in refusals:
+            raise too_large(str(refusals[0]))
+
+    def _retry_after(self, entry: QueueEntry, requests: int) -> float:
+        """Seconds until so many requests have left the queue, at its present speed."""
+        owner = self._state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
+        lane = self._state.lanes.get(LaneKey(entry.model, entry.model_version, owner))
+        if lane is None:
+            return _FALLBACK_RETRY_S
+        return lane.drain_rate.seconds_for(requests, self._state.now_us()) or _FALLBACK_RETRY_S

@@ -1,0 +1,90 @@
+"""Refusals of the scheduler, in words."""
+
+from weir_core.errors import Reason, WeirError
+from weir_scheduler.queues.entry import QueueEntry
+
+_MICRO = 1_000_000
+
+
+def too_large(message: str) -> WeirError:
+    """It fits no worker."""
+    return WeirError(Reason.REQUEST_TOO_LARGE, f"the request can never run: {message}")
+
+
+def queue_timeout(entry: QueueEntry, waited_us: int, retry_after_s: float | None) -> WeirError:
+    """It waited as long as it may."""
+    return WeirError(
+        Reason.QUEUE_TIMEOUT,
+        f"the request waited {waited_us / _MICRO:.1f} s in the queue of model {entry.model}, "
+        "the longest that queue_timeout_ms allows; retry later, or submit it as a job",
+        retry_after_s=retry_after_s,
+    )
+
+
+def deadline_passed(waited_us: int) -> WeirError:
+    """Its deadline passed while it waited."""
+    return WeirError(
+        Reason.DEADLINE_EXCEEDED,
+        f"the deadline passed after {waited_us / _MICRO:.1f} s in the queue",
+    )
+
+
+def tenant_queue_full(tenant_id: str, limit: int, waiting: int, retry_after_s: float) -> WeirError:
+    """The tenant has as many requests waiting as it may."""
+    return WeirError(
+        Reason.QUEUE_FULL,
+        f"{waiting} requests of tenant {tenant_id} wait already and its max_queued_requests is "
+        f"{limit}; send fewer at once or raise the policy's max_queued_requests",
+        retry_after_s=retry_after_s,
+        metadata={"limit": "max_queued_requests", "scope": "tenant"},
+    )
+
+
+def shared_queue_full(scope: str, retry_after_s: float) -> WeirError:
+    """The model, or the service, has as many requests waiting as it may; no numbers of others."""
+    return WeirError(
+        Reason.QUEUE_FULL,
+        f"the queue of the {scope} is full (max_queued_requests of the {scope}); retry later",
+        retry_after_s=retry_after_s,
+        metadata={"limit": "max_queued_requests", "scope": scope},
+    )
+
+
+def no_worker(entry: QueueEntry, waited_us: int, last: WeirError | None) -> WeirError:
+    """No live worker took it for the bound of that wait; the last failure, if there was one."""
+    version = f" version {entry.model_version}" if entry.model_version else ""
+    message = (
+        f"no live worker serves model {entry.model}{version} for this request after "
+        f"{waited_us / _MICRO:.1f} s; is a worker up, and not draining?"
+    )
+    if last is None:
+        return WeirError(Reason.NO_WORKER, message, retry_after_s=5.0)
+    return WeirError(last.reason, f"{last.message}; then {message}", retry_after_s=5.0)
+
+
+def attempts_used_up(attempts: int, last: WeirError) -> WeirError:
+    """Every attempt that it may have failed; the last reason stands for all."""
+    return WeirError(
+        last.reason,
+        f"attempt {attempts} of at most {attempts} failed: {last.message}",
+        retry_after_s=last.retry_after_s,
+    )
+
+
+def shutting_down() -> WeirError:
+    """The scheduler takes no new requests."""
+    return WeirError(Reason.DRAINING, "the scheduler is shutting down; retry", retry_after_s=1.0)
+
+
+def worker_lost(worker_id: str, why: str) -> WeirError:
+    """The worker of an attempt is gone."""
+    return WeirError(Reason.WORKER_LOST, f"worker {worker_id} was lost: {why}", retry_after_s=1.0)
+
+
+def never_arrived(worker_id: str, arrival_us: int) -> WeirError:
+    """No report named the attempt in time."""
+    return WeirError(
+        Reason.WORKER_LOST,
+        f"the attempt did not reach worker {worker_id} within {arrival_us / _MICRO:.1f} s",
+        retry_after_s=1.0,
+    )

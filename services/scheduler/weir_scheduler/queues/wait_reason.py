@@ -1,0 +1,24 @@
+"""Why a request waits, and how it stops waiting."""
+
+from enum import StrEnum
+
+
+class WaitReason(StrEnum):
+    """The one thing that keeps a request in the queue right now."""
+
+    WORKER_FULL = "worker_full"
+    BATCH_FULL = "batch_full"
+    KV_FULL = "kv_full"
+    TENANT_CAP = "tenant_cap"
+    BEHIND_OTHERS = "behind_others"
+    NO_WORKER = "no_worker"
+    BATCH_WINDOW = "batch_window"
+
+
+class QueueExit(StrEnum):
+    """How one wait ended; every wait ends in exactly one of these."""
+
+    DISPATCHED = "dispatched"
+    WITHDRAWN = "withdrawn"
+    REJECTED = "rejected"
+    GATEWAY_LOST = "gateway_lost"

@@ -1,0 +1,93 @@
+"""What the configuration says, in the terms of the scheduler."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Isolation(StrEnum):
+    """How the tenants of a pool are kept apart."""
+
+    SHARED = "shared"
+    WEIGHTED = "weighted"
+    DEDICATED = "dedicated"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRules:
+    """How a pool queues.
+
+    Attributes:
+        name: of the pool.
+        isolation: of its tenants.
+        policy: name of the order within a queue, a key of `policies.named.POLICIES`.
+    """
+
+    name: str
+    isolation: Isolation
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRules:
+    """Parameters of one model for one tenant.
+
+    Attributes:
+        alpha_millis: weight of max_new_tokens in the estimated cost, thousandths.
+        batch_wait_us: batch window of an idle worker, interactive and SLA normal.
+        queue_timeout_us: longest wait of an interactive request.
+        max_queued_requests: requests of the model that may wait, over all tenants.
+    """
+
+    alpha_millis: int
+    batch_wait_us: int
+    queue_timeout_us: int
+    max_queued_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRules:
+    """Policy of one tenant.
+
+    Attributes:
+        weight: share in the weighted round, 1 to 1000.
+        max_running_requests: dispatched at once over all workers; 0 for no cap.
+        max_queued_requests: waiting at once; 0 for the scheduler's default.
+    """
+
+    weight: int
+    max_running_requests: int
+    max_queued_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRules:
+    """Bounds of what one worker is given, resolved for its profile.
+
+    Attributes:
+        max_batch_size: requests at once in the batch.
+        max_batch_tokens: summed estimated cost of them, tokens.
+        max_step_tokens: the worker's own bound on a step, passed on to it.
+        max_concurrent_requests: requests at once, streams included.
+    """
+
+    max_batch_size: int
+    max_batch_tokens: int
+    max_step_tokens: int
+    max_concurrent_requests: int
+
+
+class Rules(Protocol):
+    """Where the scheduler reads its configuration; answers may change between calls."""
+
+    def pool(self, model: str) -> PoolRules:
+        """The pool that serves a model. Raises WeirError for an unknown model."""
+
+    def request(self, model: str, tenant_id: str) -> RequestRules:
+        """Parameters for requests; the product's defaults for an unknown model."""
+
+    def tenant(self, tenant_id: str) -> TenantRules:
+        """Policy of a tenant; an unknown one has the defaults."""
+
+    def worker(self, model: str, profile: str) -> WorkerRules:
+        """Bounds of a worker; the product's defaults for an unknown model."""

@@ -1,0 +1,175 @@
+"""The scheduler: a single-writer state machine under a clock that is passed in."""
+
+from collections.abc import Iterable
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.announcer import Announcer
+from weir_scheduler.dispatch.bounds import Bounds
+from weir_scheduler.dispatch.dispatcher import Dispatcher
+from weir_scheduler.dispatch.due import DueHandlers
+from weir_scheduler.dispatch.fleet_events import FleetEvents
+from weir_scheduler.dispatch.gateway_events import GatewayEvents
+from weir_scheduler.dispatch.intake import Intake
+from weir_scheduler.dispatch.new_request import NewRequest
+from weir_scheduler.dispatch.observer import Observer, Observers
+from weir_scheduler.dispatch.outbox import Outbox
+from weir_scheduler.dispatch.reconfiguration import apply_rules
+from weir_scheduler.dispatch.releases import Releases
+from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.dispatch.waiting_room import WaitingRoom
+from weir_scheduler.placement.placer import Placer
+from weir_scheduler.queues.wait_reason import WaitReason
+from weir_scheduler.rules.rules import Rules
+from weir_scheduler.workers.attempt_key import AttemptKey
+from weir_scheduler.workers.worker import Worker
+from weir_scheduler.workers.worker_info import WorkerInfo
+from weir_scheduler.workers.worker_report import AttemptUsage, WorkerReport
+
+
+class Scheduler:
+    """Queues requests, places them on workers, and tracks every place until it is free.
+
+    Not thread-safe and never blocking: one event loop (or simulator) calls it. After each call
+    or batch of calls, and whenever `next_wake_us` is due, `pump` must be called.
+
+    Args:
+        clock: both its readings are used.
+        rules: configuration; read at every decision.
+        outbox: where events and commands go.
+        bounds: of waits and counts.
+        observers: metrics, traces.
+        placer: placement policy.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rules: Rules,
+        outbox: Outbox,
+        bounds: Bounds | None = None,
+        observers: Iterable[Observer] = (),
+        placer: Placer | None = None,
+    ) -> None:
+        self._state = SchedulerState(
+            clock=clock,
+            rules=rules,
+            bounds=bounds or Bounds(),
+            outbox=outbox,
+            observer=Observers(list(observers)),
+        )
+        self._waiting = WaitingRoom(self._state)
+        self._releases = Releases(self._state, self._waiting)
+        self._intake = Intake(self._state, self._waiting)
+        self._gateways = GatewayEvents(self._state, self._releases)
+        self._fleet = FleetEvents(self._state, self._waiting, self._releases)
+        self._announcer = Announcer(self._state, self._waiting)
+        self._dispatcher = Dispatcher(
+            self._state, self._waiting, self._releases, placer or Placer()
+        )
+        self._due = DueHandlers(
+            self._state, self._waiting, self._releases, self._fleet, self._announcer
+        )
+
+    def enqueue(self, gateway: str, request: NewRequest) -> None:
+        """Takes a request in, or rejects it through the outbox."""
+        try:
+            self._intake.enqueue(gateway, request)
+        except WeirError as refusal:
+            self._state.outbox.rejected(gateway, request.request_id, refusal)
+
+    def withdraw(self, gateway: str, request_id: str) -> None:
+        """The client is gone or has cancelled."""
+        self._gateways.withdraw(gateway, request_id)
+
+    def attempt_failed(
+        self, gateway: str, key: AttemptKey, reason: Reason, *, worker_fault: bool
+    ) -> None:
+        """An attempt could not start, or broke before its first token."""
+        self._gateways.attempt_failed(gateway, key, reason, worker_fault=worker_fault)
+
+    def first_token(self, gateway: str, key: AttemptKey) -> None:
+        """Something was streamed."""
+        self._gateways.first_token(gateway, key)
+
+    def finish(self, gateway: str, key: AttemptKey, usage: AttemptUsage | None) -> None:
+        """The attempt has ended and the gateway has its terminal record."""
+        self._gateways.finish(gateway, key, usage)
+
+    def gateway_lost(self, gateway: str) -> None:
+        """A gateway's stream has ended."""
+        self._gateways.gateway_lost(gateway)
+
+    def register_worker(self, info: WorkerInfo, running: Iterable[AttemptKey] = ()) -> Worker:
+        """A worker connects, for the first time or again; `running` as it says."""
+        return self._fleet.register(info, running)
+
+    def worker_report(self, worker_id: str, report: WorkerReport) -> None:
+        """Takes a report. Raises WeirError NOT_FOUND for a worker that is not registered."""
+        self._fleet.report(worker_id, report)
+
+    def worker_heard(self, worker_id: str) -> None:
+        """A frame without report came. Raises WeirError NOT_FOUND."""
+        self._fleet.heard(worker_id)
+
+    def worker_disconnected(self, worker_id: str) -> None:
+        """A worker's stream has ended."""
+        self._fleet.disconnected(worker_id)
+
+    def drain_worker(self, worker_id: str, *, cancel: bool = False) -> Worker:
+        """Sends no more work to a worker, or again. Raises WeirError NOT_FOUND."""
+        return self._fleet.drain(worker_id, cancel=cancel)
+
+    def rules_changed(self) -> None:
+        """The configuration has changed: pools, caps and bounds of workers follow."""
+        apply_rules(self._state)
+
+    def close(self) -> None:
+        """Refuses new requests from now on; what waits is still dispatched."""
+        self._state.closed = True
+
+    def pump(self) -> None:
+        """Does what is due and dispatches what can be dispatched."""
+        self._due.run()
+        self._dispatcher.pump()
+
+    def next_wake_us(self) -> int | None:
+        """Monotonic moment of the next `pump` if nothing else happens; None for never."""
+        return self._state.timers.next_us()
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queues."""
+        return len(self._waiting)
+
+    @property
+    def attempts(self) -> int:
+        """Attempts that take up a place on a worker."""
+        return len(self._state.attempts)
+
+    @property
+    def requests(self) -> int:
+        """Requests that it is responsible for."""
+        return len(self._state.requests)
+
+    def workers(self) -> list[Worker]:
+        """Every worker that is known, lost ones included."""
+        return list(self._state.fleet)
+
+    def queued(self, tenant_id: str = "") -> list[tuple[RequestRecord, int, WaitReason]]:
+        """Waiting requests in order of arrival, with position and reason; empty id: all."""
+        positions: dict[str, int] = {}
+        for lane in self._state.lanes.values():
+            positions.update(self._announcer.positions(lane, len(lane)))
+        records = [
+            record
+            for record in self._state.requests
+            if record.waits and tenant_id in ("", record.entry.tenant_id)
+        ]
+        records.sort(key=lambda record: (record.entry.arrival_us, record.entry.sequence))
+        return [
+            (record, positions[record.entry.request_id], self._announcer.reason(record))
+            for record in records
+        ]

@@ -1,0 +1,53 @@
+"""Registered workers."""
+
+from collections.abc import Iterator
+
+from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.workers.worker import Worker
+
+
+class Fleet:
+    """Workers by id, and which of them serve a lane."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+        self._serving: dict[LaneKey, list[Worker]] = {}
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(list(self._workers.values()))
+
+    def get(self, worker_id: str) -> Worker | None:
+        """The worker of that id."""
+        return self._workers.get(worker_id)
+
+    def add(self, worker: Worker) -> None:
+        """Adds or replaces a worker."""
+        self._workers[worker.info.worker_id] = worker
+        self.changed()
+
+    def remove(self, worker_id: str) -> None:
+        """Forgets a worker, if it is known."""
+        self._workers.pop(worker_id, None)
+        self.changed()
+
+    def changed(self) -> None:
+        """A worker was lost or has come back, or registered anew."""
+        self._serving.clear()
+
+    def serving(self, key: LaneKey) -> list[Worker]:
+        """Workers of a lane that are not lost."""
+        known = self._serving.get(key)
+        if known is None:
+            known = [worker for worker in self._workers.values() if _serves(worker, key)]
+            self._serving[key] = known
+        return known
+
+    def owner_for(self, model: str, version: str, tenant_id: str) -> str:
+        """The tenant if workers are dedicated to it for this model, else an empty string."""
+        return tenant_id if self.serving(LaneKey(model, version, tenant_id)) else ""
+
+
+def _serves(worker: Worker, key: LaneKey) -> bool:
+    if worker.lost or worker.info.dedicated_tenant_id != key.owner:
+        return False
+    return worker.info.serves(key.model, key.version)

@@ -1,0 +1,172 @@
+"""A registered worker and what is known of its load."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from weir_scheduler.queues.entry import RequestClass
+from weir_scheduler.rules.rules import WorkerRules
+from weir_scheduler.workers.attempt_key import AttemptKey
+from weir_scheduler.workers.breaker import Breaker
+from weir_scheduler.workers.holding import Holding
+from weir_scheduler.workers.prefix_index import PrefixIndex
+from weir_scheduler.workers.worker_info import WorkerInfo
+from weir_scheduler.workers.worker_report import AttemptProgress, WorkerLoad, WorkerReport
+from weir_scheduler.workers.worker_view import WorkerView
+
+_PREFIX_SLACK = 1_024
+
+
+class WorkerState(StrEnum):
+    """What the scheduler makes of a worker."""
+
+    READY = "ready"
+    DRAINING = "draining"
+    SUSPECT = "suspect"
+    LOST = "lost"
+
+
+class Worker:
+    """Counters of one worker: its last report, plus an increment per dispatched attempt.
+
+    One owner per signal: the report writes `reported`, the dispatcher writes `pending`. An
+    increment goes when a report names its attempt, when the attempt ends, or at its arrival
+    deadline.
+    """
+
+    def __init__(self, info: WorkerInfo, rules: WorkerRules, now_us: int) -> None:
+        self.info = info
+        self.rules = rules
+        self.load = WorkerLoad(free_kv_blocks=info.total_kv_blocks)
+        self.breaker = Breaker()
+        self.prefixes = PrefixIndex(info.total_kv_blocks + _PREFIX_SLACK)
+        self.pending: dict[AttemptKey, Holding] = {}
+        self.reported: dict[AttemptKey, Holding] = {}
+        self.last_frame_us = now_us
+        self.last_report_wall_us = 0
+        self.connected = True
+        self.drain_ordered = False
+        self.drain_reported = False
+        self.frozen = False
+        self.lost = False
+        self._given_up: set[AttemptKey] = set()
+        self._gathering: tuple[int, RequestClass] | None = None
+        self._totals: tuple[int, int] | None = None
+
+    @property
+    def draining(self) -> bool:
+        """No new work, by order or by its own word."""
+        return self.drain_ordered or self.drain_reported
+
+    @property
+    def requests(self) -> int:
+        """Attempts on it, dispatched ones included."""
+        return len(self.pending) + len(self.reported)
+
+    def state(self, now_us: int) -> WorkerState:
+        """What the scheduler makes of it."""
+        if self.lost:
+            return WorkerState.LOST
+        if self.draining:
+            return WorkerState.DRAINING
+        if not self.connected or self.frozen or not self.breaker.allows(now_us):
+            return WorkerState.SUSPECT
+        return WorkerState.READY
+
+    def live(self, now_us: int) -> bool:
+        """Whether it takes work now, or will once its breaker lets it."""
+        if self.lost or self.draining or not self.connected or self.frozen:
+            return False
+        return self.breaker.open_until_us is None or now_us >= self.breaker.open_until_us
+
+    def dispatched(
+        self, key: AttemptKey, holding: Holding, request_class: RequestClass, now_us: int
+    ) -> None:
+        """Adds the increment of an attempt that is on its way."""
+        if self.info.static_batching and not self.requests:
+            self._gathering = (now_us, request_class)
+        self.pending[key] = holding
+        self._totals = None
+        self.breaker.dispatched()
+
+    def released(self, key: AttemptKey) -> None:
+        """The attempt is gone, or its arrival deadline has passed. Idempotent."""
+        self.pending.pop(key, None)
+        self.reported.pop(key, None)
+        self._totals = None
+
+    def reported_by(self, report: WorkerReport) -> None:
+        """Takes the counters of a report: the whole set of attempts, named ones lose theirs."""
+        self.load = report.load
+        self.drain_reported = report.draining
+        self.reported = self._holdings(report.running)
+        for end in report.finished:
+            self.released(end.key)
+        self._given_up.intersection_update(self.reported)
+        self._totals = None
+        self.prefixes.add(report.prefix_blocks_added)
+        self.prefixes.remove(report.prefix_blocks_removed)
+
+    def connect(self, info: WorkerInfo, rules: WorkerRules, now_us: int) -> None:
+        """It has registered, for the first time or again."""
+        self.info, self.rules = info, rules
+        self.connected, self.lost, self.frozen = True, False, False
+        self.drain_reported = False
+        self.last_frame_us = now_us
+
+    def assume_running(self, keys: Iterable[AttemptKey]) -> None:
+        """What it said that it runs when it registered; the next report corrects it."""
+        for key in keys:
+            holding = self.pending.pop(key, None)
+            self.reported.setdefault(key, holding or Holding(0, 0))
+        self._totals = None
+
+    def mark_lost(self, attempts: Iterable[AttemptKey]) -> None:
+        """Whatever ran there is given up, and does not count any more."""
+        self.lost = True
+        self._given_up.update(attempts)
+        self.pending.clear()
+        self.reported.clear()
+        self.load = WorkerLoad()
+        self._totals = None
+
+    def gave_up(self, key: AttemptKey) -> bool:
+        """Whether the attempt was given up as lost with this worker: to be aborted on return."""
+        return key in self._given_up
+
+    def view(self, now_us: int) -> WorkerView:
+        """A snapshot for placement."""
+        cost, kv_blocks_due = self._summed()
+        free = self.load.free_kv_blocks + self.load.cached_kv_blocks
+        gathering = self._gathering
+        return WorkerView(
+            info=self.info,
+            rules=self.rules,
+            takes_work=self.state(now_us) is WorkerState.READY,
+            requests=self.requests,
+            cost=cost,
+            free_kv_blocks=free - kv_blocks_due,
+            static_batch=gathering[1] if gathering and gathering[0] == now_us else None,
+            prefixes=self.prefixes,
+        )
+
+    def _summed(self) -> tuple[int, int]:
+        """Cost and KV blocks still due of all attempts; kept until something changes."""
+        if self._totals is None:
+            holdings = [*self.pending.values(), *self.reported.values()]
+            cost = sum(holding.cost for holding in holdings)
+            self._totals = cost, sum(holding.kv_blocks_due for holding in holdings)
+        return self._totals
+
+    def _holdings(self, running: Iterable[AttemptProgress]) -> dict[AttemptKey, Holding]:
+        holdings = {}
+        for progress in running:
+            known = self.pending.pop(progress.key, None) or self.reported.get(progress.key)
+            holdings[progress.key] = known or _estimated(progress)
+            holdings[progress.key].kv_blocks_held = progress.kv_blocks
+        return holdings
+
+
+def _estimated(progress: AttemptProgress) -> Holding:
+    """For an attempt dispatched by an earlier scheduler: what it has used so far."""
+    usage = progress.usage
+    return Holding(usage.prompt_tokens + usage.completion_tokens, progress.kv_blocks)

@@ -1,0 +1,49 @@
+"""A worker at one moment, for pure placement functions."""
+
+from dataclasses import dataclass
+
+from weir_scheduler.queues.entry import RequestClass
+from weir_scheduler.rules.rules import WorkerRules
+from weir_scheduler.workers.prefix_index import PrefixIndex
+from weir_scheduler.workers.worker_info import WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """Immutable snapshot: the last report plus the scheduler's own increments.
+
+    Attributes:
+        info: registration.
+        rules: bounds resolved for its profile.
+        takes_work: registered, reporting, stepping, not draining, breaker closed or probing.
+        requests: attempts on it, dispatched ones included.
+        cost: their summed estimated cost, tokens.
+        free_kv_blocks: free or cached blocks, less those that its attempts will still take.
+        static_batch: class of the batch that a static worker is gathering in this pass of the
+            dispatcher; None when it gathers none.
+        prefixes: blocks that its cache holds; read only.
+    """
+
+    info: WorkerInfo
+    rules: WorkerRules
+    takes_work: bool
+    requests: int
+    cost: int
+    free_kv_blocks: int
+    static_batch: RequestClass | None
+    prefixes: PrefixIndex
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs or is on its way."""
+        return self.requests == 0
+
+    @property
+    def max_requests(self) -> int:
+        """Requests at once: the smaller of the rules' bound and the worker's own."""
+        own = self.info.max_concurrent_requests
+        return (
+            min(own, self.rules.max_concurrent_requests)
+            if own
+            else (self.rules.max_concurrent_requests)
+        )
