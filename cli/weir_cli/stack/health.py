@@ -48,8 +48,8 @@ async def wait_workers(
             stub = SchedulerServiceStub(channel)
             while missing:
                 listed = await stub.ListWorkers(ListWorkersRequest())
-                ready = {w.registration.worker_id for w in listed.workers if w.state == "ready"}
-                missing -= ready
+                ready = [w.registration.worker_id for w in listed.workers if w.state == "ready"]
+                missing = {name for name in missing if not _named(name, ready)}
                 await asyncio.sleep(_PAUSE_S if missing else 0)
     except TimeoutError:
         raise CommandError(
@@ -57,6 +57,11 @@ async def wait_workers(
         ) from None
     except grpc.aio.AioRpcError as error:
         raise CommandError(f"the scheduler cannot be asked: {error.details()}") from None
+
+
+def _named(name: str, worker_ids: Iterable[str]) -> bool:
+    """Whether a worker of that name is among the ids; each process adds its own suffix."""
+    return any(worker_id == name or worker_id.startswith(f"{name}-") for worker_id in worker_ids)
 
 
 async def _until_serving(address: str) -> None:
