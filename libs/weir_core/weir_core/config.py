@@ -58,27 +58,33 @@ class ServiceSettings(BaseSettings):
         cli_avoid_json=True,
     )
 
-    config: str = Field("", description="YAML file with settings")
+    config: str = Field(default="", description="YAML file with settings")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_exception_messages: bool = Field(
-        False, description="log messages of unexpected exceptions; they can quote prompts"
+        default=False, description="log messages of unexpected exceptions; they can quote prompts"
     )
     otlp_endpoint: str = Field(
         default_factory=lambda: os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""),
         description="OTLP/gRPC endpoint for traces, such as http://127.0.0.1:4317; empty: none",
     )
-    trace_sample_ratio: float = Field(1.0, ge=0, le=1, description="share of new traces recorded")
+    trace_sample_ratio: float = Field(
+        default=1.0, ge=0, le=1, description="share of new traces recorded"
+    )
     metrics_address: str = Field(
-        "127.0.0.1:0", description="host:port of /metrics and /healthz; empty: none"
+        default="127.0.0.1:0", description="host:port of /metrics and /healthz; empty: none"
     )
     cluster_token: SecretStr | None = Field(
         default_factory=lambda: _secret_from("WEIR_CLUSTER_TOKEN"),
         description="secret between services; better set by environment WEIR_CLUSTER_TOKEN",
     )
-    drain_s: float = Field(30, ge=0, le=3600, description="seconds given to running work")
-    grace_s: float = Field(5, ge=0, le=600, description="seconds given to open RPCs after that")
+    drain_s: float = Field(default=30, ge=0, le=3600, description="seconds given to running work")
+    grace_s: float = Field(
+        default=5, ge=0, le=600, description="seconds given to open RPCs after that"
+    )
     supervisor_pid: int = Field(
-        0, ge=0, description="parent process; its death ends this one, and SIGINT is ignored"
+        default=0,
+        ge=0,
+        description="parent process; its death ends this one, and SIGINT is ignored",
     )
 
     @classmethod
@@ -133,7 +139,7 @@ def _prefix(cls: type[ServiceSettings]) -> str:
 
 def _config_path(cls: type[ServiceSettings], argv: Sequence[str]) -> str:
     path = os.environ.get(f"{_prefix(cls)}CONFIG", "")
-    for here, after in zip(argv, [*argv[1:], ""], strict=True):
+    for here, after in zip(argv, [*argv[1:], ""], strict=False):
         if here == "--config":
             path = after
         elif here.startswith("--config="):

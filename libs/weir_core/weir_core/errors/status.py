@@ -25,6 +25,8 @@ _MAX_MESSAGE = 1_000
 _MAX_VALUE = 256
 _MAX_VIOLATIONS = 16
 
+_REASONS = frozenset(reason.value for reason in Reason)
+
 _BY_CODE = {
     StatusCode.CANCELLED: Reason.CANCELLED,
     StatusCode.DEADLINE_EXCEEDED: Reason.DEADLINE_EXCEEDED,
@@ -88,25 +90,29 @@ def from_rpc_error(err: AioRpcError, *, unavailable_as: Reason, peer: str = "") 
 def from_status(status: Status) -> WeirError | None:
     """The exception that `to_status` was given; None when the status is not one of ours."""
     info = details_pb2.ErrorInfo()
-    if not _unpack(status, info) or info.domain != ERROR_DOMAIN or info.reason not in Reason:
+    if not _unpack(status, info) or info.domain != ERROR_DOMAIN or info.reason not in _REASONS:
         return None
-    exc = _rebuilt(status, Reason(info.reason), dict(info.metadata))
+    bad = details_pb2.BadRequest()
+    field = bad.field_violations[0].field if _unpack(status, bad) else None
+    exc = _rebuilt(status, Reason(info.reason), dict(info.metadata), field)
+    exc.field = field
     exc.message = status.message
     exc.args = (status.message,)
     exc.metadata = dict(info.metadata)
     return exc
 
 
-def _rebuilt(status: Status, reason: Reason, metadata: dict[str, str]) -> WeirError:
-    retry, bad, refusal = details_pb2.RetryInfo(), details_pb2.BadRequest(), Refusal()
+def _rebuilt(
+    status: Status, reason: Reason, metadata: dict[str, str], field: str | None
+) -> WeirError:
+    retry, refusal = details_pb2.RetryInfo(), Refusal()
     retry_after_s = _seconds(retry.retry_delay) if _unpack(status, retry) else None
-    field = bad.field_violations[0].field if _unpack(status, bad) else None
     if _unpack(status, refusal):
         violations = [_from_wire(violation) for violation in refusal.violations]
         return LimitExceeded(reason, status.message, violations, retry_after_s=retry_after_s)
     if reason is Reason.INVALID_FIELD and field is not None and "bound" in metadata:
         return InvalidField(field, metadata.get("value", ""), metadata["bound"])
-    return WeirError(reason, status.message, field=field, retry_after_s=retry_after_s)
+    return WeirError(reason, status.message, retry_after_s=retry_after_s)
 
 
 def _error_info(exc: WeirError) -> details_pb2.ErrorInfo:

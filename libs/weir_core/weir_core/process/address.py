@@ -1,7 +1,5 @@
 """`host:port` addresses: parsing, binding, and what to say when binding fails."""
 
-import errno
-import os
 import socket
 
 from weir_core.errors.startup import StartupError
@@ -20,29 +18,21 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def bind_failed(address: str, knob: str, exc: Exception) -> StartupError:
-    """The error for an address that cannot be bound; finds out why by binding once itself."""
-    reason = exc.strerror if isinstance(exc, OSError) else _reason(*split_address(address, knob))
-    return StartupError(f"cannot listen on {address}: {reason}; change {knob}")
+def bind_failed(address: str, knob: str, why: str) -> StartupError:
+    """The error for an address that cannot be bound."""
+    return StartupError(f"cannot listen on {address}: {why}; change {knob}")
 
 
 def listen(address: str, knob: str) -> socket.socket:
     """A listening TCP socket, port 0 for any. Raises StartupError naming address and knob."""
     host, port = split_address(address, knob)
-    try:
-        return socket.create_server(
-            (host, port),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=1_024,
-        )
-    except OSError as exc:
-        raise bind_failed(address, knob, exc) from exc
-
-
-def _reason(host: str, port: int) -> str:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=family).close()
+        return socket.create_server((host, port), family=family, backlog=1_024)
     except OSError as exc:
-        return exc.strerror or os.strerror(exc.errno or errno.EADDRNOTAVAIL)
-    return "the address could not be bound"
+        raise bind_failed(address, knob, exc.strerror or str(exc)) from exc
+
+
+def check_free(address: str, knob: str) -> None:
+    """Raises StartupError when the address cannot be bound; says why, which gRPC does not."""
+    listen(address, knob).close()

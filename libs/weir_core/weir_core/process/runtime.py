@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from weir_core.process.address import bind_failed, join_address, split_address
+from weir_core.process.address import bind_failed, check_free, join_address, split_address
 from weir_core.process.http import HttpServer
 from weir_core.process.parent import ParentWatch
 from weir_core.rpc.health import ServerHealth, add_health
@@ -97,10 +97,11 @@ class ServiceRuntime:
         health = add_health(server, services)
         add_reflection(server, services)
         host, _ = split_address(address, knob)
+        check_free(address, knob)
         try:
             port = server.add_insecure_port(address)
         except RuntimeError as exc:
-            raise bind_failed(address, knob, exc) from exc
+            raise bind_failed(address, knob, str(exc)) from exc
         bound = join_address(host, port)
         self._servers.append(_Bound(key, bound, server, health))
         self.announce(key, bound)

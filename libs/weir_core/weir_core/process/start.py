@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -31,6 +32,8 @@ def run_service(
     Returns 0 after an orderly end, 1 when it could not start (one line on stderr says why),
     2 for bad settings (likewise).
     """
+    # gRPC's own lines are not JSON; what matters in them comes as a status or an exception.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         settings = load_settings(
             settings_cls, sys.argv[1:] if argv is None else argv, prog=f"weir-{name}"

@@ -4,6 +4,7 @@ Requests share streams, so a span's parent mostly comes as a `traceparent` strin
 frame, and the spans of queue, prefill and decode are written afterwards from timestamps.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -126,8 +127,10 @@ class Tracing:
 
     def shutdown(self, timeout_s: float = 3.0) -> None:
         """Exports what is left for at most `timeout_s`, then drops the rest. Blocks."""
-        self._provider.force_flush(int(timeout_s * 1_000))
-        self._provider.shutdown()
+        # The SDK's own bound is 30 s and more when the collector is down.
+        flush = threading.Thread(target=self._provider.shutdown, name="otlp-flush", daemon=True)
+        flush.start()
+        flush.join(timeout_s)
 
 
 def setup_tracing(

@@ -19,6 +19,8 @@ InT = TypeVar("InT")
 
 _log = get_logger(__name__)
 
+_LAST_WRITE_S = 1.0
+
 
 def protobuf_size(item: Message) -> int:
     """`size_of` for items that are protobuf messages."""
@@ -92,7 +94,7 @@ class FramedConnection(Generic[ItemT, OutT, InT]):
                 await asyncio.wait({reader}, timeout=self.options.goodbye_s)
         finally:
             self.writer.close("the stream has ended", discard=True)
-            await _cancel(reader, writer)
+            await _end(reader, writer)
         _raise_first(reader, writer)
 
     async def _write(
@@ -134,10 +136,19 @@ def _succeeded(task: asyncio.Future[None]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-async def _cancel(*tasks: asyncio.Future[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _end(reader: asyncio.Future[None], writer: asyncio.Future[None]) -> None:
+    """Ends both tasks; the write under way is let finish.
+
+    When a server's first write is cancelled, grpc.aio believes that the initial metadata is
+    unsent, sends it again with the status, and the client never learns of the end.
+    """
+    reader.cancel()
+    try:
+        await asyncio.wait({writer}, timeout=_LAST_WRITE_S)
+    finally:
+        for task in (reader, writer):
+            task.cancel()
+        await asyncio.gather(reader, writer, return_exceptions=True)
 
 
 def _raise_first(reader: asyncio.Future[None], writer: asyncio.Future[None]) -> None:

@@ -1,12 +1,12 @@
 """One shape for all four kinds of RPC handler, so that every interceptor is written once."""
 
+import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from asyncio import CancelledError
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
@@ -16,8 +16,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, Context], Awaitable[Any]]
 Proceed = Callable[[], Awaitable[Any]]
 
+_CANCEL_FOLLOWS_S = 1.0
 
-class ClientGone(CancelledError):
+
+class ClientGone(asyncio.CancelledError):
     """A write failed because the client has left; grpc may not have cancelled the task yet."""
 
 
@@ -118,19 +120,28 @@ def _written(behaviour: Callable[[Any, Context], AsyncIterator[Any]]) -> Handler
 async def _write(context: Context, response: Any) -> None:
     try:
         await context.write(response)
-    except grpc.aio.InternalError as exc:
-        # A client that left while this write was blocked shows as a failed batch.
-        raise ClientGone from exc
+    except grpc.aio.InternalError:
+        await _client_gone()
 
 
 def _written_directly(behaviour: Handler) -> Handler:
     async def run(request: Any, context: Context) -> None:
         try:
             await behaviour(request, context)
-        except grpc.aio.InternalError as exc:
-            raise ClientGone from exc
+        except grpc.aio.InternalError:
+            await _client_gone()
 
     return run
+
+
+async def _client_gone() -> NoReturn:
+    """Raises CancelledError for a client that left while a write to it was blocked.
+
+    Such a write fails as a batch, and grpc cancels the task a moment later. The wait lets that
+    cancellation come here, where it would otherwise interrupt the handler's `finally`.
+    """
+    await asyncio.sleep(_CANCEL_FOLLOWS_S)
+    raise ClientGone
 
 
 def _not_built(method: RpcMethod) -> Handler:

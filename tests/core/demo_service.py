@@ -1,0 +1,71 @@
+"""A small real service, run as a process by `test_process.py`."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic_settings import SettingsConfigDict
+
+from tests.core.support import handlers
+from weir_core.config import ServiceSettings
+from weir_core.process import ServiceRuntime, run_service
+from weir_core.rpc.interceptors import default_interceptors
+from weir_core.rpc.server import create_server
+
+
+class DemoSettings(ServiceSettings):
+    model_config = SettingsConfigDict(env_prefix="WEIR_DEMO__")
+
+    grpc_address: str = "127.0.0.1:0"
+    slow_drain: bool = False
+
+
+def say(word: str) -> None:
+    print(word, flush=True)
+
+
+async def wire(runtime: ServiceRuntime, settings: DemoSettings) -> None:
+    async def hold(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            yield b"started"
+            await asyncio.sleep(3600)
+        finally:
+            say("stream ended")
+
+    async def loop_name(request: bytes, context: Any) -> bytes:
+        return type(asyncio.get_running_loop()).__module__.encode()
+
+    server = create_server(
+        interceptors=default_interceptors(
+            tracing=runtime.telemetry.tracing, registry=runtime.telemetry.registry
+        )
+    )
+    server.add_generic_rpc_handlers(
+        (handlers(Hold=("server_stream", hold), Loop=("unary", loop_name)),)
+    )
+    runtime.add_server(
+        server,
+        address=settings.grpc_address,
+        knob="--grpc-address",
+        services=["weir.worker.v1.WorkerService"],
+    )
+
+    async def drain() -> None:
+        say("drain")
+        await asyncio.sleep(3600 if settings.slow_drain else 0)
+
+    async def close(name: str) -> None:
+        say(f"close {name}")
+
+    async def fail() -> None:
+        raise RuntimeError("a broken hook hurts no other")
+
+    runtime.on_drain(drain)
+    runtime.on_close(lambda: close("first"))
+    runtime.on_close(fail)
+    runtime.on_close(lambda: close("second"))
+
+
+if __name__ == "__main__":
+    sys.exit(run_service("demo", DemoSettings, wire))
