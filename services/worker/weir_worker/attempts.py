@@ -1,0 +1,304 @@
+"""Attempts of this worker, from their start to their one terminal record."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Protocol
+
+from weir.common.v1.lifecycle_pb2 import Attempt, SignedGrant, TerminalRecord
+from weir.worker.v1.worker_service_pb2 import GenerationSpec
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_worker.abort_cause import SUPERSEDED, AbortCause
+from weir_worker.engine.commands import Submit
+from weir_worker.engine.events import StepOutput, Terminal
+from weir_worker.grant_check import GrantCheck
+from weir_worker.running_attempt import AttemptSink, RunningAttempt
+from weir_worker.start_check import StartCheck, check_attempt
+from weir_worker.terminal_record import record_of, refusal_of, timed
+from weir_worker.terminal_records import AttemptKey, TerminalRecords
+
+# Aborts of attempts that were never seen here, remembered so that a start that was overtaken
+# by its own abort does not run.
+_MAX_ABORTED_UNSEEN = 10_000
+
+
+class EngineCommands(Protocol):
+    """The part of `EngineClient` that attempts need."""
+
+    def submit(self, submit: Submit) -> None:
+        """Queues a start. Raises WeirError(WORKER_LOST) when the engine is gone."""
+
+    def abort(self, request_id: str, attempt: int, reason: Reason, message: str) -> None:
+        """Queues an abort; without effect when the attempt or the engine is gone."""
+
+
+class AttemptObserver(Protocol):
+    """Told of every attempt; must neither block nor raise."""
+
+    def attempt_started(self, attempt: RunningAttempt) -> None:
+        """The engine has been told to run it."""
+
+    def attempt_ended(
+        self, attempt: RunningAttempt, terminal: Terminal, record: TerminalRecord
+    ) -> None:
+        """It has ended and its record is kept."""
+
+    def attempt_refused(
+        self, spec: GenerationSpec, record: TerminalRecord, *, recorded: bool
+    ) -> None:
+        """A start was refused before it reached the engine.
+
+        `recorded` tells whether this is the end of the attempt: a second start of an attempt
+        that runs is refused and ends nothing.
+        """
+
+
+class StartRefused(Exception):
+    """Nothing of the attempt ran.
+
+    Attributes:
+        error: why.
+        record: the same as a REJECTED terminal record.
+    """
+
+    def __init__(self, error: WeirError, record: TerminalRecord) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.record = record
+
+
+class Attempts:
+    """The one owner of what runs here. For one event loop.
+
+    Args:
+        engine: takes the commands.
+        starts: validates specs.
+        grants: verifies grants.
+        records: keeps the ends.
+        worker_id: stands in every record.
+        clock: time.
+        max_running: starts beyond so many attempts are refused with QUEUE_FULL.
+    """
+
+    def __init__(
+        self,
+        engine: EngineCommands,
+        starts: StartCheck,
+        grants: GrantCheck,
+        records: TerminalRecords,
+        *,
+        worker_id: str,
+        clock: Clock,
+        max_running: int,
+    ) -> None:
+        self.max_running = max_running
+        self.draining = False
+        self.records = records
+        self._engine = engine
+        self._starts = starts
+        self._grants = grants
+        self._worker_id = worker_id
+        self._clock = clock
+        self._observers: list[AttemptObserver] = []
+        self._running: dict[AttemptKey, RunningAttempt] = {}
+        self._newest: dict[str, int] = {}
+        self._aborted_unseen: OrderedDict[AttemptKey, None] = OrderedDict()
+        self._waiters: dict[AttemptKey, asyncio.Future[TerminalRecord]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def observe(self, observer: AttemptObserver) -> None:
+        """Adds an observer."""
+        self._observers.append(observer)
+
+    def running(self) -> Iterable[RunningAttempt]:
+        """Attempts that run or wait now."""
+        return self._running.values()
+
+    def start(self, grant: SignedGrant, spec: GenerationSpec, sink: AttemptSink) -> RunningAttempt:
+        """Starts an attempt; its news goes to `sink`.
+
+        A start that comes twice from the same sink changes nothing.
+        Raises StartRefused, whose record is kept.
+        """
+        known = self._running.get((spec.attempt.request_id, spec.attempt.number))
+        if known is not None and known.sink is sink:
+            return known
+        try:
+            submit = self._admit(grant, spec)
+            self._supersede(submit.request_id)
+            self._engine.submit(submit)
+        except WeirError as error:
+            raise StartRefused(error, self._refuse(spec, error)) from None
+        attempt = RunningAttempt(
+            key=(submit.request_id, submit.attempt),
+            tenant=submit.tenant,
+            prompt_tokens=len(submit.prompt_token_ids),
+            max_new_tokens=submit.max_new_tokens,
+            sampling=submit.sampling,
+            sink=sink,
+            trace=spec.trace,
+            received_us=self._clock.now_us(),
+        )
+        self._running[attempt.key] = attempt
+        self._newest[submit.request_id] = submit.attempt
+        self._idle.clear()
+        for observer in self._observers:
+            observer.attempt_started(attempt)
+        return attempt
+
+    def abort(self, key: AttemptKey, cause: AbortCause) -> bool:
+        """Asks the engine to end an attempt at the next step boundary.
+
+        Returns whether the attempt is known here, running or ended. An unknown one will be
+        refused should its start still come.
+        """
+        attempt = self._running.get(key)
+        if attempt is not None:
+            self._abort_running(attempt, cause)
+            return True
+        if self.records.get(*key) is not None:
+            return True
+        self._aborted_unseen[key] = None
+        while len(self._aborted_unseen) > _MAX_ABORTED_UNSEEN:
+            self._aborted_unseen.popitem(last=False)
+        return False
+
+    def abort_all(self, cause: AbortCause) -> None:
+        """Aborts everything that runs."""
+        for attempt in list(self._running.values()):
+            self._abort_running(attempt, cause)
+
+    async def end_of(self, key: AttemptKey) -> TerminalRecord:
+        """Waits for the end of an attempt; bound it with `asyncio.timeout`.
+
+        Raises WeirError(NOT_FOUND) when neither the attempt nor its record is known.
+        """
+        if key in self._running:
+            waiter = self._waiters.get(key)
+            if waiter is None:
+                waiter = self._waiters[key] = asyncio.get_running_loop().create_future()
+            return await asyncio.shield(waiter)
+        return self.record(*key)
+
+    def record(self, request_id: str, number: int) -> TerminalRecord:
+        """The record of an ended attempt; number 0 is the newest that ended.
+
+        Raises WeirError(NOT_FOUND).
+        """
+        record = self.records.get(request_id, number)
+        if record is None:
+            state = "still runs" if (request_id, number) in self._running else "is not known here"
+            raise WeirError(
+                Reason.NOT_FOUND,
+                f"attempt {number} of request {request_id} {state}; records are kept for "
+                f"{self.records.keep_s:g} s after the end",
+            )
+        return record
+
+    async def wait_idle(self) -> None:
+        """Returns when nothing runs; bound it with `asyncio.timeout`."""
+        await self._idle.wait()
+
+    def on_step(self, output: StepOutput) -> None:
+        """Passes the news of one step on."""
+        running = self._running
+        for prefilled in output.prefilled:
+            if attempt := running.get((prefilled.request_id, prefilled.attempt)):
+                attempt.note_prefilled(prefilled)
+        for delta in output.deltas:
+            if attempt := running.get((delta.request_id, delta.attempt)):
+                if not attempt.completion_tokens and delta.token_ids:
+                    attempt.first_token_us = self._clock.now_us()
+                attempt.completion_tokens += len(delta.token_ids)
+                attempt.sink.on_delta(attempt, delta)
+        for terminal in output.terminals:
+            if attempt := running.get((terminal.request_id, terminal.attempt)):
+                # An engine that was lost could not tell the times.
+                self._end(attempt, terminal if terminal.received_us else timed(terminal, attempt))
+        for progress in output.progress:
+            if attempt := running.get((progress.request_id, progress.attempt)):
+                attempt.note_progress(progress)
+
+    def _admit(self, grant: SignedGrant, spec: GenerationSpec) -> Submit:
+        key = check_attempt(spec.attempt)
+        if self.draining:
+            raise WeirError(Reason.DRAINING, "this worker is draining and takes no new attempts")
+        self._grants.check(grant, spec)
+        self._check_fresh(key)
+        if len(self._running) >= self.max_running:
+            raise WeirError(
+                Reason.QUEUE_FULL,
+                f"{len(self._running)} attempts are in this worker and "
+                f"max_concurrent_requests is {self.max_running}",
+            )
+        return self._starts.submit_of(spec)
+
+    def _check_fresh(self, key: AttemptKey) -> None:
+        request_id, number = key
+        newest = max(self._newest.get(request_id, 0), self.records.newest_number(request_id))
+        if newest > number:
+            raise _stale(key, f"attempt {newest} has been here")
+        if key in self._running:
+            raise _stale(key, "it runs here already")
+        if self.records.get(request_id, number) is not None:
+            raise _stale(key, "it has ended here already")
+        if key in self._aborted_unseen:
+            raise _stale(key, "it was aborted before it arrived")
+
+    def _supersede(self, request_id: str) -> None:
+        older = self._running.get((request_id, self._newest.get(request_id, 0)))
+        if older is not None:
+            self._abort_running(older, SUPERSEDED)
+
+    def _abort_running(self, attempt: RunningAttempt, cause: AbortCause) -> None:
+        if not attempt.aborting:
+            attempt.aborting = True
+            self._engine.abort(*attempt.key, cause.reason, cause.message)
+
+    def _refuse(self, spec: GenerationSpec, error: WeirError) -> TerminalRecord:
+        record = refusal_of(spec, error, worker_id=self._worker_id, now_us=self._clock.now_us())
+        recorded = error.reason is not Reason.GRANT_INVALID and self._is_new(spec.attempt)
+        if recorded:
+            self.records.add(record)
+        for observer in self._observers:
+            observer.attempt_refused(spec, record, recorded=recorded)
+        return record
+
+    def _is_new(self, attempt: Attempt) -> bool:
+        """Whether a refusal may stand as the attempt's end: its id is sound, and it has none."""
+        try:
+            key = check_attempt(attempt)
+        except WeirError:
+            return False
+        return key not in self._running and self.records.get(*key) is None
+
+    def _end(self, attempt: RunningAttempt, terminal: Terminal) -> None:
+        del self._running[attempt.key]
+        request_id, number = attempt.key
+        if self._newest.get(request_id) == number:
+            del self._newest[request_id]
+        record = record_of(terminal, self._worker_id)
+        self.records.add(record)
+        attempt.sink.on_terminal(record)
+        for observer in self._observers:
+            observer.attempt_ended(attempt, terminal, record)
+        if waiter := self._waiters.pop(attempt.key, None):
+            waiter.set_result(record)
+        if not self._running:
+            self._idle.set()
+
+
+def attempt_of(key: AttemptKey) -> Attempt:
+    """An attempt's key as a message."""
+    return Attempt(request_id=key[0], number=key[1])
+
+
+def _stale(key: AttemptKey, why: str) -> WeirError:
+    return WeirError(
+        Reason.STALE_ATTEMPT, f"attempt {key[1]} of request {key[0]} is refused: {why}"
+    )

@@ -1,0 +1,135 @@
+"""How busy the device is, also by processes that are not ours."""
+
+import importlib
+import os
+import socket
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+UNKNOWN = -1
+
+
+class DeviceUse(NamedTuple):
+    """One reading.
+
+    Attributes:
+        utilisation_millis: 0 to 1000 since the last reading; -1 unknown.
+        memory_used: bytes in use by anyone; 0 unknown.
+        memory_total: bytes; 0 unknown.
+    """
+
+    utilisation_millis: int
+    memory_used: int
+    memory_total: int
+
+
+class Device(Protocol):
+    """What the model runs on."""
+
+    @property
+    def name(self) -> str:
+        """Stable id, such as a GPU's UUID or `host/cpu`."""
+
+    @property
+    def profile(self) -> str:
+        """Kind and size, such as `cpu-2c` or `nvidia-h200-139g`."""
+
+    def use(self) -> DeviceUse:
+        """A reading of now; fast, raises nothing."""
+
+
+def open_device(device: str) -> Device:
+    """The device that torch calls `device`, such as `cpu` or `cuda:0`."""
+    if device.startswith("cuda"):
+        return _open_gpu(int(device.partition(":")[2] or 0)) or CpuDevice(device)
+    return CpuDevice(device)
+
+
+class CpuDevice:
+    """The processor and its memory, as Linux counts them; unknown elsewhere."""
+
+    def __init__(self, kind: str = "cpu", proc: Path = Path("/proc")) -> None:
+        self._kind = kind
+        self._proc = proc
+        self._busy, self._all = self._ticks()
+
+    @property
+    def name(self) -> str:
+        """See `Device`."""
+        return f"{socket.gethostname()}/{self._kind}"
+
+    @property
+    def profile(self) -> str:
+        """See `Device`."""
+        return f"{self._kind}-{os.cpu_count() or 1}c"
+
+    def use(self) -> DeviceUse:
+        """See `Device`."""
+        busy, total = self._ticks()
+        passed = total - self._all
+        share = UNKNOWN if passed <= 0 else 1000 * (busy - self._busy) // passed
+        self._busy, self._all = busy, total
+        return DeviceUse(max(UNKNOWN, min(1000, share)), *self._memory())
+
+    def _ticks(self) -> tuple[int, int]:
+        try:
+            fields = (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return 0, 0
+        user, nice, system, _idle, _iowait, *rest = map(int, fields)
+        return user + nice + system + sum(rest), sum(map(int, fields))
+
+    def _memory(self) -> tuple[int, int]:
+        try:
+            lines = (self._proc / "meminfo").read_text().splitlines()
+        except OSError:
+            return 0, 0
+        kib = {name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)}
+        total = kib.get("MemTotal", 0)
+        return (total - kib.get("MemAvailable", total)) * 1024, total * 1024
+
+
+class NvidiaDevice:
+    """A GPU, read through NVML."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._memory_total = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+
+    @property
+    def name(self) -> str:
+        """See `Device`."""
+        return str(self._nvml.nvmlDeviceGetUUID(self._handle))
+
+    @property
+    def profile(self) -> str:
+        """See `Device`."""
+        model = str(self._nvml.nvmlDeviceGetName(self._handle)).lower().replace(" ", "-")
+        return f"{model}-{self._memory_total >> 30}g"
+
+    def use(self) -> DeviceUse:
+        """See `Device`."""
+        try:
+            rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+            memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        except self._nvml.NVMLError:
+            return DeviceUse(UNKNOWN, 0, self._memory_total)
+        return DeviceUse(10 * int(rates.gpu), int(memory.used), int(memory.total))
+
+
+def _open_gpu(index: int) -> NvidiaDevice | None:
+    """None without driver or without the package `nvidia-ml-py`."""
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        return NvidiaDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(_physical(index)))
+    except Exception:
+        # NVMLError is a class of the module whose import may be what failed.
+        return None
+
+
+def _physical(index: int) -> Any:
+    """NVML counts all GPUs; torch only those in CUDA_VISIBLE_DEVICES."""
+    visible = [x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x]
+    return int(visible[index]) if index < len(visible) and visible[index].isdigit() else index

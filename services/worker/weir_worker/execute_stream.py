@@ -1,0 +1,116 @@
+"""One gateway's stream: all its attempts, one frame a step."""
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+
+from weir.common.v1.lifecycle_pb2 import TerminalRecord
+from weir.worker.v1.worker_service_pb2 import ExecuteRequest, ExecuteResponse, StartAttempt
+from weir_core.rpc.framed import FramedConnection, FramedOptions, StreamClosed
+from weir_core.telemetry.logs import get_logger
+from weir_worker.abort_cause import STREAM_ENDED, cause_of
+from weir_worker.attempts import Attempts, StartRefused
+from weir_worker.engine.events import Delta
+from weir_worker.pending_delta import PendingDelta
+from weir_worker.running_attempt import RunningAttempt
+from weir_worker.terminal_records import AttemptKey
+
+_Item = PendingDelta | TerminalRecord
+
+_log = get_logger(__name__)
+
+
+class ExecuteStream:
+    """Starts and aborts what a gateway asks for, and writes its news.
+
+    The engine's news of a step is queued in one turn of the event loop, before the writer
+    task runs: so it leaves as one frame.
+
+    Args:
+        attempts: of the worker.
+        options: heartbeat and stall bounds.
+    """
+
+    def __init__(self, attempts: Attempts, options: FramedOptions) -> None:
+        self.gateway_id = ""
+        self._attempts = attempts
+        self._mine: set[AttemptKey] = set()
+        self._pending: dict[AttemptKey, PendingDelta] = {}
+        self._connection: FramedConnection[_Item, ExecuteResponse, ExecuteRequest] = (
+            FramedConnection(
+                coalesce=self._frame_of,
+                ping=ExecuteResponse,
+                name="gateway",
+                size_of=_size_of,
+                options=options,
+            )
+        )
+
+    async def serve(
+        self,
+        frames: AsyncIterable[ExecuteRequest],
+        send: Callable[[ExecuteResponse], Awaitable[object]],
+    ) -> None:
+        """Runs the stream to its end; what it started and still runs is aborted then."""
+        try:
+            await self._connection.run(send, frames, self._on_frame)
+        finally:
+            _log.info("gateway_stream_ended", gateway_id=self.gateway_id, aborted=len(self._mine))
+            for key in list(self._mine):
+                self._attempts.abort(key, STREAM_ENDED)
+
+    def close(self, why: str) -> None:
+        """Ends the stream once everything queued is written."""
+        self._connection.writer.close(why)
+
+    def on_delta(self, attempt: RunningAttempt, delta: Delta) -> None:
+        """See `AttemptSink`."""
+        pending = self._pending.get(attempt.key)
+        if pending is not None and not pending.full:
+            pending.add(delta)
+            return
+        pending = self._pending[attempt.key] = PendingDelta(attempt)
+        pending.add(delta)
+        self._put(pending)
+
+    def on_terminal(self, record: TerminalRecord) -> None:
+        """See `AttemptSink`."""
+        key = (record.attempt.request_id, record.attempt.number)
+        self._mine.discard(key)
+        self._pending.pop(key, None)
+        self._put(record)
+
+    def _on_frame(self, frame: ExecuteRequest) -> None:
+        if frame.gateway_id:
+            self.gateway_id = frame.gateway_id
+        for start in frame.starts:
+            self._start(start)
+        for abort in frame.aborts:
+            key = (abort.attempt.request_id, abort.attempt.number)
+            self._attempts.abort(key, cause_of(abort.cause))
+
+    def _start(self, start: StartAttempt) -> None:
+        try:
+            self._mine.add(self._attempts.start(start.grant, start.spec, self).key)
+        except StartRefused as refused:
+            self._put(refused.record)
+
+    def _put(self, item: _Item) -> None:
+        # Never refused for its size: one delta an attempt waits at most, and one terminal.
+        try:
+            self._connection.writer.put_control(item)
+        except StreamClosed:
+            _log.debug("news_dropped", gateway_id=self.gateway_id)
+
+    def _frame_of(self, items: Sequence[_Item]) -> ExecuteResponse:
+        frame = ExecuteResponse()
+        for item in items:
+            if isinstance(item, TerminalRecord):
+                frame.terminals.append(item)
+                continue
+            if self._pending.get(item.key) is item:
+                del self._pending[item.key]
+            item.write_to(frame.deltas.add())
+        return frame
+
+
+def _size_of(item: _Item) -> int:
+    return item.ByteSize() if isinstance(item, TerminalRecord) else item.size

@@ -1,0 +1,136 @@
+"""Spans of requests, written when an attempt has ended."""
+
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind
+
+from weir.common.v1.lifecycle_pb2 import TerminalRecord, TraceContext
+from weir.worker.v1.worker_service_pb2 import GenerationSpec
+from weir_core.telemetry import names
+from weir_core.telemetry.tracing import Attribute, Tracing, context_from
+from weir_worker.engine.events import FinishReason, Terminal
+from weir_worker.running_attempt import RunningAttempt
+from weir_worker.terminal_record import reason_of
+
+SPAN_WORKER = "worker"
+PROVIDER = "tokenweir"
+
+
+class RequestTraces:
+    """One `worker` span an attempt, with `prefill` and `decode` inside it.
+
+    Requests share streams, so the parent comes with the start; and no span is open while
+    tokens flow: all are written from timestamps.
+
+    Args:
+        tracing: of the process.
+        worker_id, model: attributes of every span.
+    """
+
+    def __init__(self, tracing: Tracing, *, worker_id: str, model: str) -> None:
+        self._tracing = tracing
+        self._worker_id = worker_id
+        self._model = model
+
+    def attempt_started(self, attempt: RunningAttempt) -> None:
+        """See `AttemptObserver`."""
+
+    def attempt_ended(
+        self, attempt: RunningAttempt, terminal: Terminal, record: TerminalRecord
+    ) -> None:
+        """See `AttemptObserver`."""
+        failed = terminal.finish_reason in (FinishReason.ERROR, FinishReason.REJECTED)
+        worker = self._tracing.record(
+            SPAN_WORKER,
+            parent=_context(attempt.trace),
+            start_us=attempt.received_us,
+            end_us=terminal.end_us,
+            kind=SpanKind.SERVER,
+            attributes=self._attributes(attempt, terminal),
+            error=reason_of(record) if failed else None,
+        )
+        if terminal.prefill_start_us:
+            usage = terminal.usage
+            self._tracing.record(
+                names.SPAN_PREFILL,
+                parent=worker,
+                start_us=terminal.prefill_start_us,
+                end_us=terminal.prefill_end_us or terminal.end_us,
+                attributes={
+                    names.GEN_AI_USAGE_INPUT_TOKENS: usage.prompt_tokens,
+                    names.GEN_AI_USAGE_CACHE_READ_TOKENS: usage.cached_prompt_tokens,
+                },
+            )
+        if terminal.first_token_us:
+            self._tracing.record(
+                names.SPAN_DECODE,
+                parent=worker,
+                start_us=terminal.first_token_us,
+                end_us=terminal.end_us,
+                attributes={names.GEN_AI_USAGE_OUTPUT_TOKENS: terminal.usage.completion_tokens},
+            )
+
+    def attempt_refused(
+        self, spec: GenerationSpec, record: TerminalRecord, *, recorded: bool
+    ) -> None:
+        """See `AttemptObserver`."""
+        now_us = record.end_time.ToMicroseconds()
+        self._tracing.record(
+            SPAN_WORKER,
+            parent=_context(spec.trace),
+            start_us=now_us,
+            end_us=now_us,
+            kind=SpanKind.SERVER,
+            attributes={
+                names.REQUEST_ID: spec.attempt.request_id[:128],
+                names.ATTEMPT: spec.attempt.number,
+                names.WORKER_ID: self._worker_id,
+                names.REASON: reason_of(record),
+            },
+            error=reason_of(record),
+        )
+
+    def _attributes(self, attempt: RunningAttempt, terminal: Terminal) -> dict[str, Attribute]:
+        request_id, number = attempt.key
+        usage, sampling = terminal.usage, attempt.sampling
+        attributes: dict[str, Attribute] = {
+            names.REQUEST_ID: request_id,
+            names.TENANT_ID: attempt.tenant,
+            names.ATTEMPT: number,
+            names.WORKER_ID: self._worker_id,
+            names.GEN_AI_PROVIDER: PROVIDER,
+            names.GEN_AI_REQUEST_MODEL: self._model,
+            names.GEN_AI_RESPONSE_MODEL: self._model,
+            names.GEN_AI_REQUEST_MAX_TOKENS: attempt.max_new_tokens,
+            names.GEN_AI_REQUEST_TEMPERATURE: sampling.temperature,
+            names.GEN_AI_REQUEST_TOP_P: sampling.top_p,
+            names.GEN_AI_REQUEST_TOP_K: sampling.top_k,
+            names.GEN_AI_RESPONSE_FINISH_REASONS: [terminal.finish_reason.value],
+            names.GEN_AI_USAGE_INPUT_TOKENS: usage.prompt_tokens,
+            names.GEN_AI_USAGE_OUTPUT_TOKENS: usage.completion_tokens,
+            names.GEN_AI_USAGE_CACHE_READ_TOKENS: usage.cached_prompt_tokens,
+        }
+        if sampling.seed is not None:
+            attributes[names.GEN_AI_REQUEST_SEED] = sampling.seed
+        if terminal.failure is not None:
+            attributes[names.REASON] = terminal.failure.reason.value
+        attributes.update(_latencies(attempt, terminal))
+        return attributes
+
+
+def _latencies(attempt: RunningAttempt, terminal: Terminal) -> dict[str, Attribute]:
+    """Seconds, of the phases that were reached."""
+    moments = {
+        names.LATENCY_TIME_IN_QUEUE: (attempt.received_us, terminal.prefill_start_us),
+        names.LATENCY_TIME_IN_PREFILL: (terminal.prefill_start_us, terminal.prefill_end_us),
+        names.LATENCY_TIME_TO_FIRST_TOKEN: (attempt.received_us, terminal.first_token_us),
+        names.LATENCY_TIME_IN_DECODE: (terminal.first_token_us, terminal.end_us),
+    }
+    return {
+        name: max(0, end_us - start_us) / 1e6
+        for name, (start_us, end_us) in moments.items()
+        if start_us and end_us
+    }
+
+
+def _context(trace: TraceContext) -> Context:
+    return context_from(trace.traceparent, trace.tracestate)

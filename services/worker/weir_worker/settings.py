@@ -1,0 +1,114 @@
+"""Settings of a worker process."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from weir_core.config import ServiceSettings
+from weir_core.rpc.framed import FramedOptions
+from weir_worker.engine.config import NULL_MODEL, EngineConfig
+
+
+class WorkerSettings(ServiceSettings):
+    """What a worker serves, with which means, and for whom."""
+
+    model_config = SettingsConfigDict(env_prefix="WEIR_WORKER__")
+
+    address: str = Field("127.0.0.1:8010", description="host:port of the gRPC server; port 0: any")
+    advertised_address: str = Field(
+        "", description="host:port under which gateways reach this worker; empty: the bound one"
+    )
+    scheduler_address: str = Field(
+        "", description="host:port of the scheduler; empty: work without it, and without grants"
+    )
+    metrics_address: str = Field(
+        "127.0.0.1:9010", description="host:port of /metrics and /healthz; empty: none"
+    )
+    worker_id: str = Field(
+        "worker",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,95}$",
+        description="stem of the worker's id; each start adds a suffix of its own",
+    )
+    model: str = Field(
+        NULL_MODEL,
+        min_length=1,
+        description="model folder (safetensors, config.json, tokenizer.json), or `null` for the "
+        "model that computes nothing",
+    )
+    model_name: str = Field("", max_length=128, description="public name; empty: the folder's")
+    model_version: str = Field("", max_length=128, description="version of the weights")
+    profile: str = Field(
+        "",
+        max_length=128,
+        description="key of parameters for this kind of hardware; empty: made from device, "
+        "cores or memory, dtype and engine",
+    )
+    gpu_id: str = Field("", max_length=128, description="name of the device; empty: found out")
+    dedicated_tenant_id: str = Field("", max_length=128, description="empty: any tenant")
+    max_concurrent_requests: int = Field(
+        256, ge=1, le=65_536, description="attempts in this worker at once, waiting ones included"
+    )
+    block_size: int = Field(16, description="tokens of a KV block: 16, 32, 64, 128 or 256")
+    num_blocks: int | None = Field(None, ge=1, description="KV blocks; none: by kv_memory_bytes")
+    kv_memory_bytes: int = Field(1 << 30, ge=1, description="memory of the KV cache")
+    max_context: int | None = Field(
+        None, ge=2, description="most tokens of a request; none: the model's"
+    )
+    max_step_tokens: int = Field(512, ge=1, description="rows of one forward pass")
+    max_running: int = Field(64, ge=1, description="sequences that hold KV at once")
+    max_prefill_chunk: int = Field(
+        0, ge=0, description="most tokens of one prompt in a step; 0: max_step_tokens"
+    )
+    watermark: float = Field(0.01, ge=0, lt=1, description="part of the KV blocks left for growth")
+    threads: int = Field(0, ge=0, description="compute threads; 0: torch's default")
+    attention_backend: str = Field("auto", description="`auto`, or the name of one")
+    null_step_us: int = Field(0, ge=0, description="duration of a step of the null model")
+    engine_start_timeout_s: float = Field(300, gt=0, description="bound on loading the model")
+    engine_timeout_s: float = Field(
+        15, gt=0, description="an engine that was silent for so long is frozen, and the worker ends"
+    )
+    record_keep_s: float = Field(
+        600, gt=0, le=86_400, description="how long terminal records can be read"
+    )
+    heartbeat_s: float = Field(5, gt=0, description="ping of idle streams")
+    silence_s: float = Field(15, gt=0, description="a peer that was silent for so long is lost")
+    stall_s: float = Field(15, gt=0, description="a peer that read nothing for so long is lost")
+
+    @model_validator(mode="after")
+    def _check_streams(self) -> Self:
+        self.stream_options()
+        return self
+
+    def stream_options(self) -> FramedOptions:
+        """Bounds of the streams to gateways and to the scheduler."""
+        # A message holds 512 tokens at most: 256 of them stay far below the message limit.
+        return FramedOptions(
+            max_frame_items=256,
+            heartbeat_s=self.heartbeat_s,
+            silence_s=self.silence_s,
+            stall_s=self.stall_s,
+        )
+
+    def engine_config(self) -> EngineConfig:
+        """What the engine process is started with. Raises InvalidField."""
+        return EngineConfig(
+            model=self.model,
+            model_name=self._versioned_name(),
+            block_size=self.block_size,
+            num_blocks=self.num_blocks,
+            kv_memory_bytes=self.kv_memory_bytes,
+            max_context=self.max_context,
+            max_step_tokens=self.max_step_tokens,
+            max_running=self.max_running,
+            max_prefill_chunk=self.max_prefill_chunk,
+            watermark=self.watermark,
+            threads=self.threads,
+            attention_backend=self.attention_backend,
+            null_step_us=self.null_step_us,
+        )
+
+    def _versioned_name(self) -> str:
+        if not self.model_name or not self.model_version:
+            return self.model_name
+        return f"{self.model_name}@{self.model_version}"
