@@ -187,19 +187,19 @@ class Engine:
             row += samples_here
 
     def _accept(self, sequence: Sequence, token_id: int, now_us: int) -> None:
+        if not sequence.first_token_us:
+            sequence.prefill_end_us = sequence.first_token_us = now_us
+            self._news.prefill_ended(sequence)
+        failure = None
         try:
-            if not sequence.first_token_us:
-                sequence.prefill_end_us = sequence.first_token_us = now_us
-                self._news.prefill_ended(sequence)
             text, reason = sequence.accept(token_id)
-            self._news.sampled(sequence, token_id, text)
         except Exception:
             logger.exception("output failed", extra={"request_id": sequence.request_id})
+            text, reason = "", FinishReason.ERROR
             failure = Failure(Reason.INTERNAL, "the output could not be turned into text")
-            self._finish(sequence, FinishReason.ERROR, failure)
-            return
+        self._news.sampled(sequence, token_id, text)
         if reason is not None:
-            self._finish(sequence, reason)
+            self._finish(sequence, reason, failure)
 
     def _finish(
         self,

@@ -12,8 +12,10 @@ from weir_worker.engine.victims import choose_victim
 from weir_worker.engine.waiting import WaitingQueue
 from weir_worker.kv import KvManager
 
-# Fewer prompt tokens than this in one chunk cost more overhead than they are worth.
+# Prompts are computed side by side as long as each can have chunks of this size; shorter ones
+# cost more overhead than they are worth, but one long prompt may not keep all others waiting.
 _SMALL_CHUNK = 16
+_SIDE_BY_SIDE = 4
 
 
 class StepPlanner:
@@ -115,8 +117,8 @@ class StepPlanner:
             self._kv.grow(sequence.table)
 
     def _admit(self, prefills: list[Sequence], budget: int) -> None:
-        most = max(1, budget // _SMALL_CHUNK)
-        while budget > 0 and len(prefills) < most and len(self.running) < self.limits.max_running:
+        most = min(budget, max(_SIDE_BY_SIDE, budget // _SMALL_CHUNK))
+        while len(prefills) < most and len(self.running) < self.limits.max_running:
             sequence = self.waiting.first()
             if sequence is None or not self._start(sequence):
                 return

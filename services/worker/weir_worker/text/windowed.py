@@ -18,7 +18,12 @@ class WindowedDetokenizerFactory:
 
     def open(self, prompt_token_ids: Sequence[int]) -> "WindowedDetokenizer":
         """Start after a prompt, of which the last few tokens stay as context."""
-        return WindowedDetokenizer(self._tokenizer, list(prompt_token_ids[-_CONTEXT:]))
+        context = list(prompt_token_ids[-_CONTEXT:])
+        read = len(context)
+        # Tokens of a character that the prompt leaves open belong to the output's first one.
+        while read and self._tokenizer.decode(context[:read]).endswith(_UNFINISHED):
+            read -= 1
+        return WindowedDetokenizer(self._tokenizer, context, read)
 
 
 class WindowedDetokenizer:
@@ -31,10 +36,10 @@ class WindowedDetokenizer:
 
     __slots__ = ("_ids", "_read", "_tokenizer")
 
-    def __init__(self, tokenizer: Tokenizer, context: list[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, context: list[int], read: int) -> None:
         self._tokenizer = tokenizer
         self._ids = context
-        self._read = len(context)
+        self._read = read
 
     def push(self, token_id: int) -> str:
         """Return the new text, or nothing while it ends in the middle of a character."""
