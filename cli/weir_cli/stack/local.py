@@ -60,6 +60,18 @@ class LocalStack:
         self._supervisor: Supervisor | None = None
         self._welcome: Welcome | None = None
 
+    @property
+    def welcome(self) -> Welcome:
+        """Where it is reached and with which key. Raises RuntimeError before `start`."""
+        if self._welcome is None:
+            raise RuntimeError("the stack has not started")
+        return self._welcome
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of the services by name."""
+        return self._supervisor.pids if self._supervisor else {}
+
     async def start(self) -> None:
         """Returns when every service serves and every worker is registered.
 

@@ -34,6 +34,11 @@ class Supervisor:
         self._say = say
         self._start_deadline_s = start_deadline_s
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of the children by name, as they run now."""
+        return {name: child.pid for name, child in self._children.items()}
+
     def child(self, name: str) -> Child:
         """The child of that name as it runs now."""
         return self._children[name]
