@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from tests.core.support import handlers
 from weir_core.config import ServiceSettings
 from weir_core.process import ServiceRuntime, run_service
+from weir_core.rpc.finish import finish
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import create_server
 
@@ -31,6 +32,7 @@ async def wire(runtime: ServiceRuntime, settings: DemoSettings) -> None:
             yield b"started"
             await asyncio.sleep(3600)
         finally:
+            await finish(asyncio.sleep(0.5), 5)
             say("stream ended")
 
     async def loop_name(request: bytes, context: Any) -> bytes:

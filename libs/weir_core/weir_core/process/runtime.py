@@ -14,6 +14,7 @@ from weir_core.process.address import bind_failed, check_free, join_address, spl
 from weir_core.process.http import HttpServer
 from weir_core.process.parent import ParentWatch
 from weir_core.rpc.health import ServerHealth, add_health
+from weir_core.rpc.interceptors.metrics import rpcs_in_flight
 from weir_core.rpc.server import add_reflection
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.metrics_app import metrics_app
@@ -24,6 +25,7 @@ Hook = Callable[[], Awaitable[None]]
 _log = get_logger(__name__)
 
 _CLOSE_TIMEOUT_S = 5.0
+_HANDLERS_END_S = 5.0
 _ORPHAN_DRAIN_S = 5.0
 
 
@@ -39,8 +41,8 @@ class ServiceRuntime:
     """Starts what a service registers, waits for the end, and takes it down in order.
 
     The order of the end: health NOT_SERVING, drain hooks (bounded by `drain_s`),
-    `server.stop(grace_s)`, close hooks in reverse order of registration, telemetry flushed.
-    A second signal skips the drain.
+    `server.stop(grace_s)`, the `finally` of cancelled handlers, close hooks in reverse order
+    of registration, telemetry flushed. A second signal skips the drain.
 
     Args:
         name: short name of the service.
@@ -184,9 +186,17 @@ class ServiceRuntime:
     async def _shut_down(self) -> None:
         grace_s = 0.0 if self._hurry.is_set() else self._grace_s
         await asyncio.gather(*(b.server.stop(grace_s) for b in self._servers))
+        await self._handlers_ended()
         for hook in reversed(self._close_hooks):
             await self._run_all([hook], _CLOSE_TIMEOUT_S, "close")
         await asyncio.to_thread(self.telemetry.shutdown)
+
+    async def _handlers_ended(self) -> None:
+        """`server.stop` returns while cancelled handlers still settle in their `finally`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _HANDLERS_END_S
+        while rpcs_in_flight(self.telemetry.registry) and loop.time() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
     async def _run_all(self, hooks: Sequence[Hook], limit_s: float, what: str) -> None:
         """Runs hooks together; a failing or late one is logged and hurts no other."""
