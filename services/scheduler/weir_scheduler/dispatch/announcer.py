@@ -4,17 +4,18 @@ from weir_scheduler.dispatch.request_record import Phase, RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
-from weir_scheduler.queues.entry import RequestClass
-from weir_scheduler.queues.lane import Lane, LaneKey
+from weir_scheduler.queues.lane import Lane
+from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.queues.tenant_queue import TenantQueue
 from weir_scheduler.queues.wait_reason import WaitReason
 
 
 class Announcer:
     """Sends position and reason when they change, at a bounded rate.
 
-    A round comes at most every `announce_us` and looks at no more than `announce_budget`
-    requests; what is left over comes first in the next. A request that is dispatched within
-    the first round's delay is never announced.
+    A round comes at most every `announce_us` and looks at about `announce_budget` requests,
+    and of one queue at the first so many; what is left over comes first in the next. A request
+    that is dispatched within the first round's delay is never announced.
     """
 
     def __init__(self, state: SchedulerState, waiting: WaitingRoom) -> None:
@@ -24,11 +25,14 @@ class Announcer:
     def announce(self) -> None:
         """One round."""
         state = self._state
-        budget = state.bounds.announce_budget
-        while state.to_announce and budget > 0:
+        whole = left = state.bounds.announce_budget
+        while state.to_announce and left > 0:
             key, request_class, tenant_id = next(iter(state.to_announce))
+            queue = state.lanes[key].queue_of(request_class, tenant_id)
+            if queue is not None and len(queue) > left and left < whole:
+                break
             del state.to_announce[key, request_class, tenant_id]
-            budget -= 1 + self._announce_queue(key, request_class, tenant_id, budget)
+            left -= 1 + self._announce_queue(key, queue, tenant_id, whole)
         if state.to_announce:
             at_us = state.now_us() + state.bounds.announce_us
             state.timers.set_earlier(TimerKind.ANNOUNCE, None, at_us)
@@ -55,11 +59,10 @@ class Announcer:
         return places
 
     def _announce_queue(
-        self, key: LaneKey, request_class: RequestClass, tenant_id: str, budget: int
+        self, key: LaneKey, queue: TenantQueue | None, tenant_id: str, limit: int
     ) -> int:
         """Announces one tenant's queue; returns how many requests were looked at."""
-        queue = self._state.lanes[key].queue_of(request_class, tenant_id)
-        entries = queue.ordered(budget) if queue is not None else []
+        entries = queue.ordered(limit) if queue is not None else []
         for position, entry in enumerate(entries, start=1):
             record = self._state.requests.get(entry.request_id)
             if record is not None:

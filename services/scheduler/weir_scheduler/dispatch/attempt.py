@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from weir_scheduler.queues.entry import RequestClass
-from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_report import AttemptUsage
 

@@ -7,12 +7,13 @@ from weir_scheduler.workers.attempt_key import AttemptKey
 
 
 class AttemptTable:
-    """Attempts by key, by worker, and counted by tenant."""
+    """Attempts by key, by request, by worker, and counted by tenant."""
 
     def __init__(self) -> None:
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._by_worker: dict[str, dict[AttemptKey, Attempt]] = {}
         self._by_tenant: dict[str, int] = {}
+        self._by_request: dict[str, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -29,6 +30,7 @@ class AttemptTable:
             raise ValueError(f"attempt {attempt.key} exists already")
         self._attempts[attempt.key] = attempt
         self._by_worker.setdefault(attempt.worker_id, {})[attempt.key] = attempt
+        self._by_request.setdefault(attempt.key.request_id, set()).add(attempt.key.number)
         self._by_tenant[attempt.tenant_id] = self.running_of(attempt.tenant_id) + 1
 
     def remove(self, key: AttemptKey) -> Attempt | None:
@@ -36,10 +38,12 @@ class AttemptTable:
         attempt = self._attempts.pop(key, None)
         if attempt is None:
             return None
-        at_worker = self._by_worker[attempt.worker_id]
-        del at_worker[key]
-        if not at_worker:
+        del self._by_worker[attempt.worker_id][key]
+        if not self._by_worker[attempt.worker_id]:
             del self._by_worker[attempt.worker_id]
+        self._by_request[key.request_id].discard(key.number)
+        if not self._by_request[key.request_id]:
+            del self._by_request[key.request_id]
         self._by_tenant[attempt.tenant_id] -= 1
         if not self._by_tenant[attempt.tenant_id]:
             del self._by_tenant[attempt.tenant_id]
@@ -52,6 +56,10 @@ class AttemptTable:
     def at_worker(self, worker_id: str) -> list[Attempt]:
         """Attempts on a worker."""
         return list(self._by_worker.get(worker_id, {}).values())
+
+    def highest_of(self, request_id: str) -> int:
+        """The highest attempt number of a request that still has a place; 0 for none."""
+        return max(self._by_request.get(request_id, ()), default=0)
 
     def running_of(self, tenant_id: str) -> int:
         """Attempts of a tenant, over all workers."""

@@ -12,15 +12,16 @@ from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.candidate import Candidate
 from weir_scheduler.placement.fit import start_blocks
-from weir_scheduler.placement.placement import Blocked, Placed, TooLarge
+from weir_scheduler.placement.placement import Blocked, Placed, Stranded, TooLarge
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.placement.session_map import SessionMap
 from weir_scheduler.queues.batch_window import window_us
-from weir_scheduler.queues.entry import QueueEntry
+from weir_scheduler.queues.entry import QueueEntry, RequestClass
 from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.holding import Holding
+from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_view import WorkerView
 
 
@@ -56,27 +57,35 @@ class Dispatcher:
         workers = self._state.fleet.serving(lane.key)
         self._note_liveness(lane, any(worker.live(now_us) for worker in workers), now_us)
         views = {worker.info.worker_id: worker.view(now_us) for worker in workers}
-        while (entry := lane.head(now_us)) is not None:
+        only: RequestClass | None = None
+        while (entry := lane.head(now_us, only) or lane.head(now_us)) is not None:
             placement = self._placer.place(
                 entry, list(views.values()), self._sessions.worker_of(entry.session_id)
             )
-            record = self._state.requests.get(entry.request_id)
-            assert record is not None, "what waits is in the table"
             if isinstance(placement, Placed):
                 if self._gathers(lane, entry, placement.candidate.view, now_us):
                     return entry.request_id, WaitReason.BATCH_WINDOW
-                worker_id = self._dispatch(lane, record, placement.candidate, now_us)
-                worker = self._state.fleet.get(worker_id)
-                assert worker is not None, "a view is of a known worker"
-                views[worker_id] = worker.view(now_us)
+                worker = self._dispatch(lane, entry, placement.candidate, now_us)
+                views[worker.info.worker_id] = worker.view(now_us)
+                only = entry.request_class if worker.info.static_batching else None
             elif isinstance(placement, Blocked):
                 return entry.request_id, placement.reason
-            elif isinstance(placement, TooLarge):
-                self._releases.reject(record, too_large(placement.message))
             else:
-                self._waiting.strand(record)
+                self._set_aside(entry, placement)
         lane.window.reset()
         return None
+
+    def _set_aside(self, entry: QueueEntry, placement: TooLarge | Stranded) -> None:
+        record = self._record(entry)
+        if isinstance(placement, TooLarge):
+            self._releases.reject(record, too_large(placement.message))
+        else:
+            self._waiting.strand(record)
+
+    def _record(self, entry: QueueEntry) -> RequestRecord:
+        record = self._state.requests.get(entry.request_id)
+        assert record is not None, "what waits is in the table"
+        return record
 
     def _gathers(self, lane: Lane, entry: QueueEntry, view: WorkerView, now_us: int) -> bool:
         """Whether an idle worker's first batch is still gathering."""
@@ -94,11 +103,8 @@ class Dispatcher:
         self._state.timers.set_earlier(TimerKind.WINDOW, lane.key, closes_us)
         return True
 
-    def _dispatch(
-        self, lane: Lane, record: RequestRecord, candidate: Candidate, now_us: int
-    ) -> str:
-        entry, state = record.entry, self._state
-        info = candidate.view.info
+    def _dispatch(self, lane: Lane, entry: QueueEntry, candidate: Candidate, now_us: int) -> Worker:
+        state, record, info = self._state, self._record(entry), candidate.view.info
         self._waiting.leave(record, QueueExit.DISPATCHED)
         attempt = self._attempt(lane, entry, candidate, now_us)
         state.attempts.add(attempt)
@@ -113,7 +119,7 @@ class Dispatcher:
         self._set_timers(record, attempt)
         state.update_cap(entry.tenant_id)
         self._send(record, candidate, now_us)
-        return info.worker_id
+        return worker
 
     def _attempt(self, lane: Lane, entry: QueueEntry, candidate: Candidate, now_us: int) -> Attempt:
         return Attempt(

@@ -12,7 +12,7 @@ from weir_scheduler.dispatch.request_record import Phase, RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
-from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.workers.attempt_key import AttemptKey
 
 

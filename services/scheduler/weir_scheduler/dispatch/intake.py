@@ -13,7 +13,7 @@ from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.fit import never_fits
 from weir_scheduler.queues.entry import QueueEntry, RequestClass, estimated_cost
-from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.rules.rules import RequestRules
 
 _FALLBACK_RETRY_S = 30.0
@@ -98,7 +98,7 @@ class Intake:
             deadline_us=deadline_us,
             session_id=request.session_id,
             prefix_hashes=request.prefix_hashes,
-            attempts=request.attempts,
+            attempts=max(request.attempts, self._state.attempts.highest_of(request.request_id)),
             excluded=request.excluded,
         )
 

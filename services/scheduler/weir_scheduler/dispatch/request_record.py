@@ -7,7 +7,7 @@ from weir_core.errors import WeirError
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import Subject, TraceRef
 from weir_scheduler.queues.entry import QueueEntry
-from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.wait_reason import WaitReason
 
 

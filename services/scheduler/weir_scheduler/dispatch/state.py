@@ -9,7 +9,8 @@ from weir_scheduler.dispatch.output_predictor import OutputPredictor
 from weir_scheduler.dispatch.request_table import RequestTable
 from weir_scheduler.dispatch.timers import TimerKind, Timers
 from weir_scheduler.queues.entry import RequestClass
-from weir_scheduler.queues.lane import Lane, LaneKey
+from weir_scheduler.queues.lane import Lane
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.rules.rules import Rules
 from weir_scheduler.workers.fleet import Fleet
 from weir_scheduler.workers.worker import Worker

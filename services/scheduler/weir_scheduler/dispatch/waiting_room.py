@@ -6,7 +6,8 @@ from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.queues.batch_window import window_us
 from weir_scheduler.queues.entry import QueueEntry, RequestClass
-from weir_scheduler.queues.lane import Lane, LaneKey
+from weir_scheduler.queues.lane import Lane
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.wait_reason import QueueExit
 
 

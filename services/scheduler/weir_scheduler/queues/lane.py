@@ -1,12 +1,12 @@
 """Everything that waits for one kind of worker."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from weir_scheduler.policies.named import policy_named
 from weir_scheduler.queues.batch_window import BatchWindow
 from weir_scheduler.queues.drain_rate import DrainRate
 from weir_scheduler.queues.entry import QueueEntry, RequestClass
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.service_counters import ServiceCounters
 from weir_scheduler.queues.shared_round import SharedRound
 from weir_scheduler.queues.tenant_queue import TenantQueue
@@ -17,21 +17,6 @@ from weir_scheduler.rules.rules import Isolation, PoolRules
 
 CLASS_WEIGHTS = {RequestClass.INTERACTIVE: 9, RequestClass.BATCH: 1}
 """Shares of service while both classes wait: neither starves the other."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneKey:
-    """What a worker must match.
-
-    Attributes:
-        model: public name.
-        version: empty for any.
-        owner: tenant whose dedicated workers serve it; empty for the shared ones.
-    """
-
-    model: str
-    version: str
-    owner: str
 
 
 class Lane:
@@ -79,12 +64,15 @@ class Lane:
         self.drain_rate.add(now_us)
         self._removed(entry)
 
-    def head(self, now_us: int) -> QueueEntry | None:
-        """The request to be placed next; None when nothing waits that may run."""
-        if not self._classes_ready:
+    def head(self, now_us: int, only: RequestClass | None = None) -> QueueEntry | None:
+        """The request to be placed next; None when nothing waits that may run.
+
+        `only`: of this class, while a static worker fills a batch that must not be mixed.
+        """
+        classes = self._classes_ready if only is None else self._classes_ready & {only}
+        if not classes:
             return None
-        turn = min(self._classes_ready, key=self._class_turn)
-        return self._rounds[turn].head(now_us)
+        return self._rounds[min(classes, key=self._class_turn)].head(now_us)
 
     def charge(self, request_class: RequestClass, tenant_id: str, service: int) -> None:
         """Adds weighted tokens of service; negative gives back."""

@@ -26,7 +26,7 @@ class ServiceCounters:
     def __init__(self, weight_of: Callable[[str], int]) -> None:
         self._weight_of = weight_of
         self._counters: dict[str, int] = {}
-        self._last_left = 0
+        self._last_left = ""
         self._prune_at = _PRUNE_FROM
 
     def value(self, client: str) -> int:
@@ -40,29 +40,35 @@ class ServiceCounters:
             client: who was not waiting until now.
             least_waiting: smallest counter among those that wait; None when nobody does.
         """
-        floor = self._last_left if least_waiting is None else least_waiting
-        lifted = max(self._counters.get(client, 0), floor)
+        lifted = max(self.value(client), self._floor(least_waiting))
         self._counters[client] = lifted
         return lifted
 
     def leave(self, client: str) -> None:
         """Notes that a client has nothing waiting that could be served."""
-        self._last_left = self._counters.get(client, 0)
+        self._last_left = client
 
     def charge(self, client: str, service: int) -> int:
         """Adds service (weighted tokens; negative gives back); returns the counter."""
         charged = service * SCALE // max(1, self._weight_of(client))
-        self._counters[client] = self._counters.get(client, self._last_left) + charged
-        return self._counters[client]
+        counter = self._counters.get(client)
+        if counter is None:
+            counter = self._floor(None)
+        self._counters[client] = counter + charged
+        return counter + charged
 
     def prune(self, least_waiting: int | None, waiting: Callable[[str], bool]) -> None:
         """Drops idle counters that the next lift overrides anyway, once there are many."""
         if len(self._counters) < self._prune_at:
             return
-        floor = self._last_left if least_waiting is None else least_waiting
+        floor = self._floor(least_waiting)
         self._counters = {
             client: counter
             for client, counter in self._counters.items()
-            if counter > floor or waiting(client)
+            if counter > floor or client == self._last_left or waiting(client)
         }
         self._prune_at = max(_PRUNE_FROM, 2 * len(self._counters))
+
+    def _floor(self, least_waiting: int | None) -> int:
+        """The last to leave counts with all that it has been charged since."""
+        return self.value(self._last_left) if least_waiting is None else least_waiting

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from weir_scheduler.queues.lane import LaneKey
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.workers.worker import Worker
 
 
