@@ -15,8 +15,9 @@ export REQUIRE
 
 PACKAGES := pyproject.toml libs/weir_client/pyproject.toml constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Quiet: the first URL that `make run` prints is to be the one to paste into a client.
-INSTALL := $(PIP) install --quiet --constraint constraints.txt
+# Errors only: the first URL that `make run` prints is to be the one to paste into a client.
+# Not compiled: most of torch is never imported, and what is gets compiled then; half the time.
+INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
