@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 
-import grpc
 import structlog
 
 from weir.directory.v1.directory_service_pb2 import Keepalive, WatchRequest, WatchResponse
 from weir.directory.v1.directory_service_pb2_grpc import DirectoryServiceServicer
+from weir_core.rpc.interceptors.handler import Context
 from weir_gateway.directory.publisher import DirectoryPublisher
 
 _log = structlog.get_logger(__name__)
@@ -22,7 +22,7 @@ class DirectoryServicer(DirectoryServiceServicer):
     async def Watch(  # noqa: N802 - named by the contract
         self,
         request: WatchRequest,
-        context: "grpc.aio.ServicerContext[WatchRequest, WatchResponse]",
+        context: Context,
     ) -> AsyncIterator[WatchResponse]:
         """Sends the snapshot, then deltas, and a keepalive while nothing changes."""
         publisher = self._publisher

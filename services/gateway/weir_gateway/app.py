@@ -1,0 +1,170 @@
+"""The gateway process: edge and control role, gRPC and HTTP in one event loop."""
+
+from typing import Any
+
+from pydantic import SecretStr
+from starlette.applications import Starlette
+
+from weir_core.clock import Clock, SystemClock
+from weir_core.directory.watcher import DirectoryWatcher
+from weir_core.errors.startup import StartupError
+from weir_core.process.address import bind_failed, check_free, join_address, split_address
+from weir_core.process.http import HttpServer
+from weir_core.rpc.channel import ServiceChannel, open_channel
+from weir_core.rpc.health import add_health
+from weir_core.rpc.interceptors import default_interceptors
+from weir_core.rpc.server import add_reflection, create_server
+from weir_core.telemetry.logs import get_logger
+from weir_core.telemetry.metrics_app import metrics_routes
+from weir_core.telemetry.telemetry import Telemetry
+from weir_gateway.control import DIRECTORY_SERVICE, Control
+from weir_gateway.directory.follower import Directory
+from weir_gateway.edge import PUBLIC_SERVICES, Edge
+from weir_gateway.settings import GatewaySettings
+
+_log = get_logger(__name__)
+
+_TEXTS_S = 60.0
+_HTTP_GRACE_S = 2.0
+_LONGEST_GRACE_S = 1.0
+
+
+class GatewayApp:
+    """One gateway process.
+
+    Args:
+        settings: of the process.
+        telemetry: its traces and metrics.
+        clock: time.
+
+    Attributes:
+        grpc_address, http_address: the bound `host:port`, once started.
+        edge, control: the parts of the roles; None for a role that is not played.
+    """
+
+    def __init__(
+        self, settings: GatewaySettings, telemetry: Telemetry, *, clock: Clock | None = None
+    ) -> None:
+        clock = clock or SystemClock()
+        token = _token(settings)
+        self.settings = settings
+        self.grpc_address = ""
+        self.http_address = ""
+        self._watcher_channel: ServiceChannel | None = None
+        self._watcher: DirectoryWatcher | None = None
+        self.control = Control(settings, clock) if settings.role != "edge" else None
+        self.edge: Edge | None = None
+        if settings.role != "control":
+            self.edge = Edge(
+                settings,
+                directory=self._directory(token),
+                telemetry=telemetry,
+                clock=clock,
+                token=token,
+            )
+        self._server = create_server(
+            interceptors=default_interceptors(
+                tracing=telemetry.tracing,
+                registry=telemetry.registry,
+                tokens=[token],
+                open_services=PUBLIC_SERVICES,
+            ),
+            # What is too large is refused by the servicer, with a reason.
+            max_message_bytes=2 * settings.max_body_bytes,
+        )
+        self._services = self._add_services()
+        self._health = add_health(self._server, self._services)
+        self._http = HttpServer(
+            self._http_app(telemetry),
+            address=settings.http_address,
+            knob="http_address",
+            graceful_s=_HTTP_GRACE_S,
+        )
+
+    async def start(self) -> None:
+        """Binds, loads the directory and the tokenizers, serves. Raises StartupError."""
+        self.grpc_address = self._bind()
+        if self.control is not None:
+            self.control.start()
+        if self._watcher is not None:
+            self._watcher.start()
+        if self.edge is not None:
+            self.edge.start()
+        await self._server.start()
+        if self.edge is not None and self.control is not None:
+            # The other services wait for the directory meanwhile, and get it.
+            await self.edge.texts.wait_settled(_TEXTS_S)
+        await self._http.start()
+        self.http_address = self._http.address
+        await self._health.start()
+
+    async def drain(self) -> None:
+        """Takes no new requests and returns when the last has ended."""
+        await self._health.enter_shutdown()
+        if self.edge is not None:
+            await self.edge.desk.drain()
+
+    async def stop(self) -> None:
+        """Stops what still runs, settles it, and releases everything."""
+        await self._health.enter_shutdown()
+        if self.edge is not None:
+            await self.edge.desk.stop()
+        await self._http.stop()
+        await self._server.stop(min(self.settings.grace_s, _LONGEST_GRACE_S))
+        if self.edge is not None:
+            await self.edge.stop()
+        if self._watcher is not None:
+            await self._watcher.stop()
+        if self._watcher_channel is not None:
+            await self._watcher_channel.close()
+        if self.control is not None:
+            await self.control.stop()
+
+    def reload(self) -> None:
+        """Reads the directory file again."""
+        if self.control is not None:
+            self.control.source.reload()
+
+    def _directory(self, token: SecretStr) -> Directory:
+        if self.control is not None:
+            return self.control.publisher
+        self._watcher_channel = open_channel(
+            self.settings.directory_address, name="directory", token=token
+        )
+        self._watcher = DirectoryWatcher(self._watcher_channel, "gateway")
+        return self._watcher
+
+    def _add_services(self) -> list[str]:
+        services: list[str] = []
+        if self.edge is not None:
+            self.edge.serve(self._server)
+            services.extend(PUBLIC_SERVICES)
+        if self.control is not None:
+            self.control.serve(self._server)
+            services.append(DIRECTORY_SERVICE)
+        add_reflection(self._server, services)
+        return services
+
+    def _http_app(self, telemetry: Telemetry) -> Any:
+        if self.edge is not None:
+            return self.edge.http_app()
+        return Starlette(routes=metrics_routes(telemetry.registry))
+
+    def _bind(self) -> str:
+        address = self.settings.grpc_address
+        host, _ = split_address(address, "grpc_address")
+        check_free(address, "grpc_address")
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise bind_failed(address, "grpc_address", str(error)) from error
+        return join_address(host, port)
+
+
+def _token(settings: GatewaySettings) -> SecretStr:
+    if settings.cluster_token is None:
+        raise StartupError(
+            "the services prove themselves to each other with the cluster secret; "
+            "set WEIR_CLUSTER_TOKEN"
+        )
+    return settings.cluster_token

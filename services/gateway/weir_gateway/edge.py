@@ -1,0 +1,198 @@
+"""The edge role: doors, and the life of every request behind them."""
+
+import time
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic import SecretStr
+from starlette.types import ASGIApp
+
+from weir.gateway.v1 import (
+    admin_service_pb2,
+    inference_service_pb2,
+    inference_service_pb2_grpc,
+    job_service_pb2,
+    session_service_pb2,
+)
+from weir_core.clock import Clock
+from weir_core.directory import DirectoryIndex
+from weir_core.errors import WeirError
+from weir_core.ids import new_id
+from weir_core.rpc.channel import ServiceChannel, open_channel
+from weir_core.telemetry.telemetry import Telemetry
+from weir_gateway.caller.authenticator import Authenticator
+from weir_gateway.caller.request_guard import RequestGuard
+from weir_gateway.directory.follower import Directory
+from weir_gateway.flow.ending import access_ended
+from weir_gateway.flow.extender import ExtendBounds, Extender
+from weir_gateway.flow.front_desk import DeskBounds, FrontDesk
+from weir_gateway.flow.live_request import LiveBounds
+from weir_gateway.flow.reception import Reception
+from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.flow.settler import Settler
+from weir_gateway.intake.model_list import ModelList
+from weir_gateway.intake.preparer import Preparer
+from weir_gateway.links.limiter import Limiter
+from weir_gateway.links.scheduler_link import SchedulerLink
+from weir_gateway.links.worker_links import WorkerLinks
+from weir_gateway.metrics import GatewayMetrics
+from weir_gateway.native.inference_servicer import InferenceServicer
+from weir_gateway.native.not_built import add_unbuilt_services
+from weir_gateway.openai.app import create_http_app
+from weir_gateway.settings import GatewaySettings
+from weir_gateway.text.model_texts import ModelTexts
+
+PUBLIC_SERVICES = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in (
+        (inference_service_pb2, "InferenceService"),
+        (session_service_pb2, "SessionService"),
+        (job_service_pb2, "JobService"),
+        (admin_service_pb2, "AdminService"),
+    )
+)
+
+
+class Edge:
+    """Parts of the edge role, wired; see `GatewayApp`.
+
+    Args:
+        settings: of the process.
+        directory: followed for everything about tenants and models.
+        telemetry: traces and metrics.
+        clock: time.
+        token: cluster secret.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        directory: Directory,
+        telemetry: Telemetry,
+        clock: Clock,
+        token: SecretStr,
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._token = token
+        gateway_id = new_id("gw", clock)
+        self._limiter_channel = self._channel(settings.ratelimiter_address, "ratelimiter")
+        self._scheduler_channel = self._channel(settings.scheduler_address, "scheduler")
+        self.records = RequestRecords(clock)
+        self.texts = ModelTexts(directory, clock)
+        self.scheduler = SchedulerLink(
+            self._scheduler_channel, gateway_id=gateway_id, requests=self.records
+        )
+        self._workers = WorkerLinks(
+            lambda address: self._channel(address, "worker"),
+            gateway_id=gateway_id,
+            idle_s=settings.worker_idle_s,
+        )
+        limiter = Limiter(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
+        self._extender = Extender(limiter, _extend_bounds(settings))
+        metrics = GatewayMetrics(telemetry.registry)
+        self.desk = FrontDesk(
+            limiter=limiter,
+            scheduler=self.scheduler,
+            workers=self._workers,
+            settler=Settler(limiter, give_up_s=settings.settle_s),
+            extender=self._extender,
+            records=self.records,
+            metrics=metrics,
+            tracing=telemetry.tracing,
+            clock=clock,
+            bounds=DeskBounds(lease_s=settings.lease_s, reply_wait_s=settings.reply_wait_s),
+            live_bounds=LiveBounds(
+                abort_s=settings.abort_wait_s, scheduler_s=settings.scheduler_wait_s
+            ),
+        )
+        self._authenticator = Authenticator(directory, clock)
+        self._preparer = Preparer(directory, self.texts)
+        self._models = ModelList(directory, Timestamp(seconds=int(time.time())))
+        self._reception = Reception(
+            authenticator=self._authenticator,
+            guard=RequestGuard(directory, clock),
+            preparer=self._preparer,
+            desk=self.desk,
+            metrics=metrics,
+            most_s=settings.request_timeout_s,
+        )
+        self._clock = clock
+        self._registry = telemetry.registry
+
+    def serve(self, server: grpc.aio.Server) -> None:
+        """Adds the public services; those that are not built answer UNIMPLEMENTED."""
+        servicer = InferenceServicer(
+            reception=self._reception,
+            preparer=self._preparer,
+            models=self._models,
+            records=self.records,
+            max_bytes=self._settings.max_body_bytes,
+        )
+        inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
+        add_unbuilt_services(server)
+
+    def http_app(self) -> ASGIApp:
+        """The HTTP door."""
+        settings = self._settings
+        return create_http_app(
+            reception=self._reception,
+            models=self._models,
+            clock=self._clock,
+            registry=self._registry,
+            not_ready=self.not_ready,
+            max_body=settings.max_body_bytes,
+            ping_s=settings.ping_s,
+            cors_origins=settings.cors_origins,
+        )
+
+    def start(self) -> None:
+        """Starts what runs in the background."""
+        self.texts.start()
+        self.scheduler.start()
+        self._workers.open()
+        self._extender.start()
+        if self._settings.end_streams_on_revocation:
+            self._directory.on_change(self._end_revoked)
+
+    async def stop(self) -> None:
+        """Stops what still runs, then everything else."""
+        await self.desk.stop()
+        await self._extender.stop()
+        await self.scheduler.stop()
+        await self._workers.close()
+        await self.texts.stop()
+        self._preparer.close()
+        await self._limiter_channel.close()
+        await self._scheduler_channel.close()
+
+    def not_ready(self) -> str:
+        """Why requests cannot be served now; empty when they can."""
+        if self.desk.draining:
+            return "the process is shutting down"
+        if self._directory.index is None:
+            return "no directory has been received"
+        if not self.texts.settled:
+            return "tokenizers are being loaded"
+        if self.scheduler.epoch == 0:
+            return "the scheduler is not connected"
+        return ""
+
+    def _end_revoked(self, _: DirectoryIndex) -> None:
+        for live in self.records:
+            try:
+                self._authenticator.check_standing(live.prepared.caller)
+            except WeirError as error:
+                live.stop(access_ended(error))
+
+    def _channel(self, address: str, name: str) -> ServiceChannel:
+        return open_channel(address, name=name, token=self._token)
+
+
+def _extend_bounds(settings: GatewaySettings) -> ExtendBounds:
+    return ExtendBounds(
+        ttl_s=settings.lease_s,
+        tokens=settings.extend_tokens,
+        lookahead=settings.extend_lookahead,
+    )

@@ -1,0 +1,184 @@
+"""Keeps the reservations of living requests alive, in batches over all of them.
+
+One task. A request is reported when it was dispatched (so that a sweep charges its prompt),
+every third of the lease's life, after every so many tokens, and, under the policy `estimate`,
+before it has used up the output that is reserved.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import Extension, ExtensionResult
+from weir_core.errors import Reason, WeirError
+from weir_core.telemetry.logs import get_logger
+from weir_gateway.flow.ending import failed, quota_stopped
+from weir_gateway.flow.lifecycle import record_of
+from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.flow.wire_reason import from_wire
+from weir_gateway.links.limiter import Limiter
+
+_log = get_logger(__name__)
+
+_MAX_BATCH = 1_000
+# Reasons after which a reservation holds nothing any more.
+_LEASE_GONE = (
+    Reason.RESERVATION_EXPIRED,
+    Reason.RESERVATION_NOT_FOUND,
+    Reason.RESERVATION_RECORD_INVALID,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendBounds:
+    """When reservations are extended.
+
+    Attributes:
+        ttl_s: life of a lease; a heartbeat comes every third of it.
+        tokens: progress is reported after so many tokens.
+        lookahead: output tokens to have reserved ahead of what was made.
+        gather_s: how long news gather for one call.
+    """
+
+    ttl_s: float = 30.0
+    tokens: int = 512
+    lookahead: int = 128
+    gather_s: float = 0.1
+
+
+@dataclass(slots=True)
+class _Tracked:
+    live: LiveRequest
+    next_at: float
+    told_attempt: int = 0
+    told_tokens: int = 0
+    refused: str = ""
+
+
+class Extender:
+    """See the module.
+
+    Args:
+        limiter: the client.
+        bounds: when.
+    """
+
+    def __init__(self, limiter: Limiter, bounds: ExtendBounds | None = None) -> None:
+        self._limiter = limiter
+        self._bounds = bounds or ExtendBounds()
+        self._tracked: dict[str, _Tracked] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins the beat."""
+        self._task = asyncio.create_task(self._run(), name="extender")
+
+    async def stop(self) -> None:
+        """Ends it."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def add(self, live: LiveRequest) -> None:
+        """Keeps the reservation of a request alive from now on."""
+        due = asyncio.get_running_loop().time() + self._bounds.ttl_s / 3
+        tracked = self._tracked[live.id] = _Tracked(live, due)
+        live.on_extend_due = lambda: self._due(tracked)
+        self._set_mark(tracked)
+
+    def remove(self, live: LiveRequest) -> None:
+        """Its end has come."""
+        self._tracked.pop(live.id, None)
+        live.on_extend_due = lambda: None
+
+    def _due(self, tracked: _Tracked) -> None:
+        """The mark was reached: report soon, and stop what has outrun a refusal."""
+        facts = tracked.live.facts
+        if tracked.refused and facts.output_tokens >= facts.reserved_output:
+            tracked.live.stop(quota_stopped(tracked.refused))
+            return
+        tracked.next_at = 0.0
+        tracked.live.extend_at = max(facts.reserved_output, facts.output_tokens + 1)
+
+    def _set_mark(self, tracked: _Tracked) -> None:
+        """The next number of output tokens at which something is to be done."""
+        facts = tracked.live.facts
+        mark = tracked.told_tokens + self._bounds.tokens
+        if facts.reserved_output < tracked.live.prepared.max_new_tokens:
+            mark = min(mark, facts.reserved_output - self._bounds.lookahead // 2)
+        tracked.live.extend_at = max(mark, facts.output_tokens + 1)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._bounds.gather_s)
+            now = loop.time()
+            due = [tracked for tracked in self._tracked.values() if _is_due(tracked, now)]
+            for start in range(0, len(due), _MAX_BATCH):
+                try:
+                    await self._extend(due[start : start + _MAX_BATCH], now)
+                except Exception as error:
+                    # Without the beat every lease would run out.
+                    _log.error("extender_failed", exc_info=error)
+
+    async def _extend(self, due: Sequence[_Tracked], now: float) -> None:
+        extensions = [self._extension(tracked) for tracked in due]
+        for tracked in due:
+            tracked.next_at = now + self._bounds.ttl_s / 3
+        try:
+            results = await self._limiter.extend(extensions)
+        except WeirError as error:
+            _log.warning("extend_failed", reason=error.reason, requests=len(due))
+            for tracked in due:
+                tracked.next_at = now + min(1.0, self._bounds.ttl_s / 10)
+            return
+        # By id, never by position: a mistaken match would stop another tenant's request.
+        by_id = {result.reservation_id: result for result in results}
+        for tracked, extension in zip(due, extensions, strict=True):
+            result = by_id.get(tracked.live.facts.reservation_id)
+            if result is not None:
+                self._take(tracked, extension, result)
+
+    def _extension(self, tracked: _Tracked) -> Extension:
+        facts, live = tracked.live.facts, tracked.live
+        extension = Extension(
+            record=facts.record,
+            output_tokens=facts.output_tokens,
+            dispatched=facts.ever_sent,
+            prompt_tokens=live.prepared.prompt_tokens if facts.output_tokens else 0,
+            lifecycle=record_of(live),
+        )
+        extension.ttl.FromMilliseconds(round(self._bounds.ttl_s * 1_000))
+        most = live.prepared.max_new_tokens
+        if facts.reserved_output < most and facts.ever_sent:
+            ahead = min(self._bounds.lookahead, most - facts.output_tokens)
+            extension.additional_output_tokens = max(0, ahead)
+        tracked.told_attempt = facts.attempt
+        tracked.told_tokens = facts.output_tokens
+        return extension
+
+    def _take(self, tracked: _Tracked, sent: Extension, result: ExtensionResult) -> None:
+        live = tracked.live
+        if live.id not in self._tracked:
+            return
+        live.facts.reserved_output = max(live.facts.reserved_output, result.reserved_output_tokens)
+        reason = from_wire(result.error_reason)
+        tracked.refused = ""
+        if not result.granted and reason in _LEASE_GONE:
+            live.stop(failed(reason, f"the reservation is gone: {result.message}"))
+        elif not result.granted and sent.additional_output_tokens:
+            tracked.refused = result.message or "the token limit allows no more output"
+            tracked.next_at = asyncio.get_running_loop().time() + 1.0
+            live.extend_at = live.facts.reserved_output
+            if live.facts.output_tokens >= live.facts.reserved_output:
+                live.stop(quota_stopped(tracked.refused))
+        else:
+            self._set_mark(tracked)
+
+
+def _is_due(tracked: _Tracked, now: float) -> bool:
+    newly_dispatched = tracked.live.facts.attempt != tracked.told_attempt
+    return newly_dispatched or now >= tracked.next_at

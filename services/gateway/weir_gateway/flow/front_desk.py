@@ -1,0 +1,282 @@
+"""The life of every request: reserve, queue, run, settle, and one record at the end."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opentelemetry.trace import Span, SpanKind
+
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TraceContext
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import LimitStatus, ReserveRequest
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_core.ids import new_request_id
+from weir_core.rpc.deadline import set_budget
+from weir_core.telemetry import names
+from weir_core.telemetry.context import bind_request
+from weir_core.telemetry.logs import get_logger
+from weir_core.telemetry.tracing import Tracing, mark_failed, traceparent_of
+from weir_gateway.caller.request_guard import GuardTicket
+from weir_gateway.flow.ending import Ending, broken, failed
+from weir_gateway.flow.extender import Extender
+from weir_gateway.flow.lifecycle import record_of
+from weir_gateway.flow.live_request import LiveBounds, LiveRequest
+from weir_gateway.flow.ports import SchedulerPort, WorkerPort
+from weir_gateway.flow.request_log import log_end
+from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.flow.request_span import describe, start_span
+from weir_gateway.flow.settler import Settler
+from weir_gateway.intake.prepared_request import PreparedRequest
+from weir_gateway.links.limiter import Limiter, Reservation
+from weir_gateway.metrics import GatewayMetrics
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request that was reserved and now runs.
+
+    Attributes:
+        live: the request; its `delivery` holds the answer.
+        limits: where the caller's limits stand now.
+        degraded: the ratelimiter works on a share of the rates.
+    """
+
+    live: LiveRequest
+    limits: Sequence[LimitStatus]
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeskBounds:
+    """Times, seconds.
+
+    Attributes:
+        lease_s: life of a reservation without a heartbeat.
+        reply_wait_s: how long the end of an answer waits for its settlement.
+        stop_s: for requests that are stopped when the process ends.
+    """
+
+    lease_s: float = 30.0
+    reply_wait_s: float = 2.0
+    stop_s: float = 3.0
+
+
+class FrontDesk:
+    """Runs requests, each in a task of its own that no client can cancel.
+
+    Args:
+        limiter, scheduler, workers: the other services.
+        settler, extender, records, metrics, tracing: see there.
+        clock: wall time of records.
+        bounds, live_bounds: times.
+    """
+
+    def __init__(
+        self,
+        *,
+        limiter: Limiter,
+        scheduler: SchedulerPort,
+        workers: WorkerPort,
+        settler: Settler,
+        extender: Extender,
+        records: RequestRecords,
+        metrics: GatewayMetrics,
+        tracing: Tracing,
+        clock: Clock,
+        bounds: DeskBounds | None = None,
+        live_bounds: LiveBounds | None = None,
+    ) -> None:
+        self._limiter = limiter
+        self._scheduler = scheduler
+        self._workers = workers
+        self._settler = settler
+        self._extender = extender
+        self._records = records
+        self._metrics = metrics
+        self._tracing = tracing
+        self._clock = clock
+        self._bounds = bounds or DeskBounds()
+        self._live_bounds = live_bounds or LiveBounds()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = False
+
+    async def admit(
+        self,
+        prepared: PreparedRequest,
+        ticket: GuardTicket,
+        *,
+        deadline_s: float,
+        traceparent: str = "",
+    ) -> Admission:
+        """Reserves a request and sets it going.
+
+        Cancelling this call stops the request; so does `live.stop`. Whoever gets an admission
+        must stop the request when its client leaves.
+
+        Args:
+            prepared: what to run.
+            ticket: given back when the request is refused.
+            deadline_s: after which it is stopped.
+            traceparent: of the caller; empty for the current span, or a new trace.
+
+        Raises:
+            WeirError: what the ratelimiter refused with, LIMITER_UNAVAILABLE or DRAINING.
+        """
+        if self._draining:
+            raise WeirError(
+                Reason.DRAINING, "this gateway is shutting down; try another", retry_after_s=1.0
+            )
+        span = start_span(self._tracing, prepared, traceparent)
+        live = self._new_live(prepared, deadline_s, span)
+        admitted: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._run(live, ticket, admitted, span), name=live.id)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            reservation = await admitted
+        except asyncio.CancelledError:
+            live.stop(failed(Reason.CANCELLED, "the client left while the request was reserved"))
+            raise
+        return Admission(live, reservation.limits, reservation.degraded)
+
+    @property
+    def draining(self) -> bool:
+        """Whether no new requests are taken."""
+        return self._draining
+
+    async def drain(self) -> None:
+        """Takes no new requests and returns when the last has ended."""
+        self._draining = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def stop(self) -> None:
+        """Stops what still runs, settles it, and gives up after `stop_s`."""
+        self._draining = True
+        for live in self._records:
+            live.stop(failed(Reason.DRAINING, "the gateway was shut down while it answered"))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._bounds.stop_s)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _new_live(self, prepared: PreparedRequest, deadline_s: float, span: Span) -> LiveRequest:
+        live = LiveRequest(
+            new_request_id(self._clock),
+            prepared,
+            scheduler=self._scheduler,
+            workers=self._workers,
+            clock=self._clock,
+            call_later=asyncio.get_running_loop().call_later,
+            deadline_s=deadline_s,
+            trace=TraceContext(traceparent=traceparent_of(span)),
+            bounds=self._live_bounds,
+        )
+        span.set_attribute(names.REQUEST_ID, live.id)
+        return live
+
+    async def _run(
+        self,
+        live: LiveRequest,
+        ticket: GuardTicket,
+        admitted: asyncio.Future[Reservation],
+        span: Span,
+    ) -> None:
+        set_budget(None)
+        bind_request(request_id=live.id, tenant_id=live.prepared.subject.tenant_id)
+        arrived_us = self._clock.now_us()
+        self._records.add(live)
+        self._metrics.in_flight.inc()
+        try:
+            reservation = await self._reserve(live, ticket, admitted, span)
+            if reservation is not None:
+                await self._live_and_end(live, reservation, admitted, span, arrived_us)
+        except Exception as error:
+            _log.error("request_failed", exc_info=error)
+            mark_failed(span, error)
+            self._fail(live, admitted)
+        finally:
+            self._records.drop(live)
+            self._metrics.in_flight.dec()
+            span.end()
+
+    async def _reserve(
+        self,
+        live: LiveRequest,
+        ticket: GuardTicket,
+        admitted: asyncio.Future[Reservation],
+        span: Span,
+    ) -> Reservation | None:
+        try:
+            with self._tracing.span(
+                names.SPAN_RESERVE, parent=live.trace.traceparent, kind=SpanKind.CLIENT
+            ):
+                return await self._limiter.reserve(self._reserve_request(live))
+        except WeirError as error:
+            ticket.give_back()
+            live.on_refused()
+            self._metrics.refused(error, live.prepared.subject.tenant_id)
+            span.set_attribute(names.REASON, error.reason)
+            _log.info("request refused", reason=error.reason)
+            if not admitted.done():
+                admitted.set_exception(error)
+            return None
+
+    async def _live_and_end(
+        self,
+        live: LiveRequest,
+        reservation: Reservation,
+        admitted: asyncio.Future[Reservation],
+        span: Span,
+        arrived_us: int,
+    ) -> None:
+        live.on_reserved(reservation)
+        self._extender.add(live)
+        try:
+            if not admitted.done():
+                admitted.set_result(reservation)
+            ending = await live.ended
+        finally:
+            self._extender.remove(live)
+        record = record_of(live, ending)
+        settling = asyncio.create_task(self._settle(live, ending, record))
+        # The lease is free before the reply ends, unless the limiter is away.
+        await asyncio.wait({settling}, timeout=self._bounds.reply_wait_s)
+        live.delivery.finish(ending)
+        self._records.close(live, record)
+        self._metrics.ended(record, arrived_us)
+        describe(span, record)
+        log_end(record, arrived_us)
+        if not await settling:
+            self._metrics.unsettled()
+
+    async def _settle(self, live: LiveRequest, ending: Ending, record: LifecycleRecord) -> bool:
+        with self._tracing.span(
+            names.SPAN_SETTLE, parent=live.trace.traceparent, kind=SpanKind.CLIENT
+        ):
+            return await self._settler.close(live.facts.record, ending, record)
+
+    def _fail(self, live: LiveRequest, admitted: asyncio.Future[Reservation]) -> None:
+        """A fault of ours: whoever waits is told, with nothing but the id."""
+        cause = failed(Reason.INTERNAL, f"internal error, id {live.id}")
+        live.stop(cause)
+        if not admitted.done():
+            admitted.set_exception(cause.error)
+        live.delivery.finish(broken(cause.error))
+
+    def _reserve_request(self, live: LiveRequest) -> ReserveRequest:
+        prepared = live.prepared
+        request = ReserveRequest(
+            request_id=live.id,
+            subject=prepared.subject,
+            prompt_tokens=prepared.prompt_tokens,
+            max_new_tokens=prepared.max_new_tokens,
+            mode=prepared.mode,
+            model_context_tokens=prepared.max_context_tokens,
+        )
+        setattr(request, "class", prepared.request_class)
+        request.ttl.FromMilliseconds(round(self._bounds.lease_s * 1_000))
+        return request

@@ -1,0 +1,386 @@
+"""One request from its reservation to its end: a state machine without I/O of its own.
+
+Single writer: everything happens in callbacks on the event loop, in the order in which the
+scheduler, the workers, the client and the timers speak. It acts through ports that queue
+frames and never wait. The end comes exactly once, as the result of `ended`.
+
+What was streamed cannot be taken back: until the first piece a failed attempt is tried again
+on another worker; afterwards it is the end. A client that does not stream has been given
+nothing until the end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from weir.common.v1.lifecycle_pb2 import Attempt, Outcome, TerminalRecord, TraceContext
+from weir.common.v1.sampling_pb2 import FinishReason
+from weir.scheduler.v1.scheduler_service_pb2 import (
+    AttemptLost,
+    Dispatched,
+    Queued,
+    Rejected,
+    Requeued,
+)
+from weir.worker.v1.worker_service_pb2 import AttemptDelta
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_gateway.flow.delivery import Delivery, Waiting
+from weir_gateway.flow.ending import (
+    Ending,
+    StopCause,
+    cause_of,
+    conclude,
+    deadline_passed,
+    failed,
+    too_slow,
+)
+from weir_gateway.flow.messages import enqueue_message, start_message
+from weir_gateway.flow.ports import CallLater, SchedulerPort, Timer, WorkerPort
+from weir_gateway.flow.request_facts import RequestFacts
+from weir_gateway.flow.verdict import Verdict, judge
+from weir_gateway.flow.wire_reason import from_wire
+from weir_gateway.intake.prepared_request import PreparedRequest
+from weir_gateway.links.limiter import Reservation
+
+_MAX_UNREAD = 1_000_000
+
+
+class State(Enum):
+    """Where a request is in its life."""
+
+    RESERVING = auto()
+    QUEUED = auto()
+    # Handed to a worker, nothing streamed.
+    STARTED = auto()
+    STREAMING = auto()
+    # An abort is under way; the worker's record is awaited.
+    STOPPING = auto()
+    ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBounds:
+    """Times that a request waits for others, seconds.
+
+    Attributes:
+        abort_s: for the record of an aborted attempt.
+        scheduler_s: in the queue of a scheduler that is gone.
+    """
+
+    abort_s: float = 5.0
+    scheduler_s: float = 10.0
+
+
+class LiveRequest:
+    """See the module.
+
+    Args:
+        request_id: unique; also the client's.
+        prepared: what to run.
+        scheduler, workers: the ports.
+        clock: wall time for the record.
+        call_later: timers.
+        deadline_s: after which it is stopped.
+        trace: context that frames carry.
+        bounds: how long others are waited for.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prepared: PreparedRequest,
+        *,
+        scheduler: SchedulerPort,
+        workers: WorkerPort,
+        clock: Clock,
+        call_later: CallLater,
+        deadline_s: float,
+        trace: TraceContext,
+        bounds: LiveBounds,
+    ) -> None:
+        self.id = request_id
+        self.prepared = prepared
+        self.trace = trace
+        self.facts = RequestFacts()
+        self.delivery: Delivery[Ending] = Delivery(
+            whole=not prepared.streams, max_characters=_MAX_UNREAD
+        )
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.state = State.RESERVING
+        self.extend_at = 0
+        """Output tokens at which `on_extend_due` is called; 0 for never."""
+        self.on_extend_due: Callable[[], None] = lambda: None
+        self._scheduler = scheduler
+        self._workers = workers
+        self._clock = clock
+        self._call_later = call_later
+        self._bounds = bounds
+        self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
+        self._epoch = 0
+        self._stop: StopCause | None = None
+        self._terminal: TerminalRecord | None = None
+        self._waiter: Timer | None = None
+        self._deadline = call_later(deadline_s, lambda: self.stop(deadline_passed(deadline_s)))
+
+    # The account
+
+    def on_reserved(self, reservation: Reservation) -> None:
+        """It may run: queue it, unless it was stopped meanwhile."""
+        facts = self.facts
+        facts.accepted_us = self._clock.now_us()
+        facts.reservation_id = reservation.id
+        facts.record = reservation.record
+        facts.reserved_tokens = reservation.prompt_tokens + reservation.output_tokens
+        facts.reserved_output = reservation.output_tokens
+        if self._stop is not None:
+            self._end()
+            return
+        self._enqueue()
+
+    def on_refused(self) -> None:
+        """It was never accepted."""
+        self.state = State.ENDED
+        self._deadline.cancel()
+
+    # The scheduler
+
+    def on_queued(self, event: Queued) -> None:
+        """It waits."""
+        if self.state is State.QUEUED:
+            self.delivery.note(Waiting(event.position, event.reason))
+
+    def on_dispatched(self, event: Dispatched) -> None:
+        """It has a worker."""
+        if event.attempt.number <= self.facts.attempt:
+            return
+        if self.state is State.STARTED:
+            self._leave_attempt(abort=True)
+        if self.state is State.QUEUED:
+            self._start(event)
+        elif self.state is State.STREAMING:
+            self._lose(Reason.WORKER_LOST, "the scheduler moved the request while it streamed")
+
+    def on_requeued(self, event: Requeued) -> None:
+        """The scheduler takes the attempt for lost and has queued the request again."""
+        if self.state is State.STARTED:
+            self._leave_attempt(abort=True)
+        if self.state is State.QUEUED:
+            self.delivery.note(Waiting(event.position, 0))
+        elif self.state is State.STREAMING:
+            reason = from_wire(event.error_reason, Reason.WORKER_LOST)
+            self._lose(reason, "the worker was lost while it answered; send the request again")
+
+    def on_rejected(self, event: Rejected) -> None:
+        """It will not run."""
+        if self.state not in (State.QUEUED, State.STARTED):
+            return
+        if self.state is State.STARTED:
+            self._leave_attempt(abort=True)
+        retry_s = None
+        if event.HasField("retry_after"):
+            retry_s = event.retry_after.ToMilliseconds() / 1_000
+        reason = from_wire(event.error_reason, Reason.NO_WORKER)
+        self._stop = StopCause(
+            Outcome.OUTCOME_SHED, WeirError(reason, event.message, retry_after_s=retry_s)
+        )
+        self._end()
+
+    def on_attempt_lost(self, event: AttemptLost) -> None:
+        """The scheduler has lost the worker that runs it."""
+        if event.attempt.number != self.facts.attempt:
+            return
+        reason = from_wire(event.error_reason, Reason.WORKER_LOST)
+        if self.state is State.STARTED:
+            # It has forgotten the request, of which nothing was streamed here.
+            self._leave_attempt(abort=True)
+            self._enqueue()
+        elif self.state is State.STREAMING:
+            self._lose(reason, event.message or "the worker was lost while it answered")
+
+    def on_scheduler_lost(self) -> None:
+        """What waits in the queue waits for another scheduler now, for a while."""
+        if self.state is State.QUEUED:
+            self._await_scheduler()
+
+    def on_scheduler_connected(self) -> None:
+        """There is a scheduler (again): it knows nothing of what waits here."""
+        if self.state is State.QUEUED and self._epoch != self._scheduler.epoch:
+            self._enqueue()
+
+    # The worker
+
+    def on_delta(self, number: int, delta: AttemptDelta) -> None:
+        """New tokens; those of an attempt that is over are dropped."""
+        facts = self.facts
+        if number != facts.attempt or self.state in (State.QUEUED, State.ENDED):
+            return
+        facts.output_tokens = delta.completion_tokens
+        if self.state is State.STARTED:
+            self._first_token(delta)
+        if self.state is State.STOPPING:
+            return
+        if not self.delivery.push(delta.text, delta.token_ids):
+            self.stop(too_slow(_MAX_UNREAD))
+        elif self.extend_at and facts.output_tokens >= self.extend_at:
+            self.on_extend_due()
+
+    def on_terminal(self, record: TerminalRecord) -> None:
+        """The end of an attempt, counted by its worker."""
+        if record.attempt.number != self.facts.attempt:
+            return
+        if self.state is State.STOPPING:
+            self._terminal = record
+            self._end()
+        elif self.state in (State.STARTED, State.STREAMING):
+            self._terminal = record
+            self._judge(record)
+
+    def on_worker_lost(self, number: int, *, reached: bool, message: str) -> None:
+        """The stream that carries its attempt broke."""
+        if number != self.facts.attempt:
+            return
+        if self.state is State.STARTED:
+            self.facts.sent = reached
+            self._try_again(Reason.WORKER_LOST, worker_fault=True)
+        elif self.state in (State.STREAMING, State.STOPPING):
+            self._lose(Reason.WORKER_LOST, message)
+
+    # The client and the timers
+
+    def stop(self, cause: StopCause) -> None:
+        """Ends the request before its time; later causes change nothing."""
+        if self._stop is not None or self.state is State.ENDED:
+            return
+        self._stop = cause
+        if self.state is State.RESERVING:
+            return
+        self._scheduler.withdraw(self.id)
+        if self.state is State.QUEUED:
+            self._end()
+            return
+        self.state = State.STOPPING
+        self._workers.abort(self.facts.worker_id, self.attempt, cause.outcome)
+        self._arm(self._bounds.abort_s, self._end)
+
+    @property
+    def attempt(self) -> Attempt:
+        """The newest attempt."""
+        return Attempt(request_id=self.id, number=self.facts.attempt)
+
+    def _enqueue(self) -> None:
+        self.state = State.QUEUED
+        self._disarm()
+        self._epoch = self._scheduler.epoch
+        message = enqueue_message(
+            self.id, self.prepared, self.facts, deadline_us=self._deadline_us, trace=self.trace
+        )
+        if self._scheduler.enqueue(message):
+            self.facts.queued_us = self.facts.queued_us or self._clock.now_us()
+        else:
+            self._await_scheduler()
+
+    def _await_scheduler(self) -> None:
+        seconds = self._bounds.scheduler_s
+        error = WeirError(
+            Reason.SCHEDULER_UNAVAILABLE,
+            f"no scheduler could be reached for {seconds:.0f} s",
+            retry_after_s=2.0,
+        )
+        self._arm(seconds, lambda: self.stop(StopCause(Outcome.OUTCOME_SHED, error)))
+
+    def _start(self, event: Dispatched) -> None:
+        facts = self.facts
+        self._disarm()
+        self._terminal = None
+        facts.attempt = event.attempt.number
+        facts.worker_id = event.worker_id
+        facts.output_tokens = facts.cached_tokens = 0
+        facts.sent = facts.ever_sent = True
+        self.state = State.STARTED
+        message = start_message(
+            self.prepared, facts, event, deadline_us=self._deadline_us, trace=self.trace
+        )
+        self._workers.start(event.worker_id, event.worker_address, message, self)
+
+    def _first_token(self, delta: AttemptDelta) -> None:
+        self.facts.cached_tokens = delta.cached_prompt_tokens
+        if not self.facts.first_token_us:
+            self.facts.first_token_us = self._clock.now_us()
+        if not self.delivery.whole:
+            self.state = State.STREAMING
+            self._scheduler.first_token(self.attempt)
+
+    def _judge(self, record: TerminalRecord) -> None:
+        verdict = judge(record, streamed=self.state is State.STREAMING)
+        if verdict is Verdict.ANSWERED:
+            self._end()
+        elif verdict is Verdict.TRY_AGAIN:
+            fault = record.finish_reason == FinishReason.FINISH_REASON_ERROR
+            self._try_again(from_wire(record.error_reason, Reason.WORKER_LOST), worker_fault=fault)
+        else:
+            reason = from_wire(record.error_reason, Reason.ENGINE_FAILED)
+            self._stop = cause_of(reason, record.error_message)
+            self._end()
+
+    def _leave_attempt(self, *, abort: bool) -> None:
+        """Back to the queue; what the old attempt still says is not heard."""
+        if abort:
+            self._workers.abort(self.facts.worker_id, self.attempt, Outcome.OUTCOME_ERROR)
+        self._workers.forget(self.facts.worker_id, self.attempt)
+        self.delivery.reset()
+        self.facts.output_tokens = 0
+        self.state = State.QUEUED
+
+    def _try_again(self, reason: Reason, *, worker_fault: bool) -> None:
+        attempt = self.attempt
+        self._leave_attempt(abort=False)
+        if worker_fault:
+            self.facts.excluded.add(self.facts.worker_id)
+        if self._epoch and self._epoch == self._scheduler.epoch:
+            self._scheduler.attempt_failed(attempt, reason, worker_fault=worker_fault)
+        else:
+            self._enqueue()
+
+    def _lose(self, reason: Reason, message: str) -> None:
+        """The end of what has streamed already; its worker may still know the count."""
+        if self._stop is None:
+            self._stop = failed(reason, message)
+            self._scheduler.withdraw(self.id)
+            self._arm(self._bounds.abort_s, self._end)
+        self.state = State.STOPPING
+        self._workers.recover(
+            self.facts.worker_id, self.attempt, self._stop.outcome, self._recovered
+        )
+
+    def _recovered(self, record: TerminalRecord | None) -> None:
+        if self.state is not State.STOPPING:
+            return
+        self._terminal = record
+        self._end()
+
+    def _end(self) -> None:
+        if self.state is State.ENDED:
+            return
+        self.state = State.ENDED
+        self.facts.ended_us = self._clock.now_us()
+        self._deadline.cancel()
+        self._disarm()
+        ending = conclude(
+            self.facts, self._terminal, self._stop, prompt_tokens=self.prepared.prompt_tokens
+        )
+        if self.facts.attempt:
+            self.facts.gpu_id = self._workers.gpu_id(self.facts.worker_id)
+            self._workers.forget(self.facts.worker_id, self.attempt)
+            self._scheduler.finish(self.attempt, ending.usage, ending.outcome)
+        self.ended.set_result(ending)
+
+    def _arm(self, seconds: float, then: Callable[[], None]) -> None:
+        self._disarm()
+        self._waiter = self._call_later(seconds, then)
+
+    def _disarm(self) -> None:
+        if self._waiter is not None:
+            self._waiter.cancel()
+            self._waiter = None

@@ -1,0 +1,71 @@
+"""The frames of one request to scheduler and worker."""
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from weir.common.v1.lifecycle_pb2 import TraceContext
+from weir.scheduler.v1.scheduler_service_pb2 import Dispatched, Enqueue
+from weir.worker.v1.worker_service_pb2 import GenerationSpec, StartAttempt
+from weir_gateway.flow.request_facts import RequestFacts
+from weir_gateway.intake.prepared_request import PreparedRequest
+
+
+def timestamp(unix_us: int) -> Timestamp:
+    """Unix microseconds as a message."""
+    seconds, rest = divmod(unix_us, 1_000_000)
+    return Timestamp(seconds=seconds, nanos=rest * 1_000)
+
+
+def enqueue_message(
+    request_id: str,
+    prepared: PreparedRequest,
+    facts: RequestFacts,
+    *,
+    deadline_us: int,
+    trace: TraceContext,
+) -> Enqueue:
+    """Asks the scheduler for a worker; again with the original arrival after a loss."""
+    message = Enqueue(
+        request_id=request_id,
+        subject=prepared.subject,
+        priority=prepared.priority,
+        latency_sla=prepared.latency_sla,
+        prompt_tokens=prepared.prompt_tokens,
+        max_new_tokens=prepared.max_new_tokens,
+        arrival_time=timestamp(facts.accepted_us),
+        deadline=timestamp(deadline_us),
+        trace=trace,
+        attempts=facts.attempt,
+        excluded_workers=sorted(facts.excluded),
+        mode=prepared.mode,
+    )
+    setattr(message, "class", prepared.request_class)
+    return message
+
+
+def start_message(
+    prepared: PreparedRequest,
+    facts: RequestFacts,
+    dispatched: Dispatched,
+    *,
+    deadline_us: int,
+    trace: TraceContext,
+) -> StartAttempt:
+    """Starts the attempt that the scheduler granted."""
+    granted = dispatched.max_new_tokens or prepared.max_new_tokens
+    return StartAttempt(
+        grant=dispatched.grant,
+        spec=GenerationSpec(
+            attempt=dispatched.attempt,
+            tenant_id=prepared.subject.tenant_id,
+            prompt_token_ids=prepared.prompt.token_ids,
+            tenant_prefix_tokens=prepared.prompt.shared_tokens,
+            sampling=prepared.sampling,
+            max_new_tokens=min(prepared.max_new_tokens, granted),
+            deadline=timestamp(deadline_us),
+            trace=trace,
+            priority=prepared.priority,
+            arrival_time=timestamp(facts.accepted_us),
+            model=prepared.subject.model,
+            tokenizer_fingerprint=prepared.fingerprint,
+        ),
+    )

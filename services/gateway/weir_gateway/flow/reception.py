@@ -1,0 +1,78 @@
+"""What every door does with a request, in order: key, rate, form, limits."""
+
+from collections.abc import Callable
+
+from weir_core.errors import WeirError
+from weir_gateway.caller.authenticator import Authenticator
+from weir_gateway.caller.caller import Caller
+from weir_gateway.caller.request_guard import RequestGuard
+from weir_gateway.flow.front_desk import Admission, FrontDesk
+from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.intake.preparer import Preparer
+from weir_gateway.metrics import GatewayMetrics
+
+
+class Reception:
+    """Takes requests in.
+
+    Args:
+        authenticator, guard, preparer, desk, metrics: see there.
+        most_s: longest life of a request.
+    """
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        guard: RequestGuard,
+        preparer: Preparer,
+        desk: FrontDesk,
+        metrics: GatewayMetrics,
+        most_s: float,
+    ) -> None:
+        self._authenticator = authenticator
+        self._guard = guard
+        self._preparer = preparer
+        self._desk = desk
+        self._metrics = metrics
+        self._most_s = most_s
+
+    def authenticate(self, authorization: str | None) -> Caller:
+        """The caller of an `Authorization` header. Raises WeirError."""
+        try:
+            return self._authenticator.authenticate(authorization)
+        except WeirError as error:
+            self._metrics.refused(error, "")
+            raise
+
+    async def admit(
+        self,
+        caller: Caller,
+        parse: Callable[[], GenerationRequest],
+        *,
+        deadline_s: float | None = None,
+        traceparent: str = "",
+    ) -> Admission:
+        """Checks the rate before anything else, then the form, then the limits.
+
+        Args:
+            caller: who asks.
+            parse: makes the request of what was sent; may raise WeirError.
+            deadline_s: the client's; None for none.
+            traceparent: of the client.
+
+        Raises:
+            WeirError: why it is refused; nothing is held then.
+        """
+        try:
+            ticket = self._guard.admit(caller)
+            try:
+                prepared = await self._preparer.prepare(caller, parse())
+            except BaseException:
+                ticket.give_back()
+                raise
+        except WeirError as error:
+            self._metrics.refused(error, caller.tenant_id)
+            raise
+        life_s = self._most_s if deadline_s is None else min(deadline_s, self._most_s)
+        return await self._desk.admit(prepared, ticket, deadline_s=life_s, traceparent=traceparent)

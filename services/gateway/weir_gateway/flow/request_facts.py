@@ -1,0 +1,43 @@
+"""What is known of a request while it lives: times, place, progress, account."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestFacts:
+    """Times are Unix microseconds, 0 for not yet; counts are tokens.
+
+    Attributes:
+        accepted_us: when it was reserved.
+        queued_us: when it first entered the scheduler's queue.
+        first_token_us: when the first tokens reached the gateway.
+        ended_us: when its end was known.
+        reservation_id: of the reservation.
+        record: the reservation's signed record, echoed to the ratelimiter.
+        reserved_tokens: prompt and output, when it was accepted.
+        reserved_output: output, grows with extensions.
+        attempt: number of the newest attempt; 0 before the first.
+        sent: the newest attempt was handed to a worker.
+        ever_sent: some attempt was.
+        worker_id, gpu_id: of the newest attempt.
+        output_tokens: seen of the newest attempt.
+        cached_tokens: of its prompt, read from the cache.
+        excluded: workers that failed it.
+    """
+
+    accepted_us: int = 0
+    queued_us: int = 0
+    first_token_us: int = 0
+    ended_us: int = 0
+    reservation_id: str = ""
+    record: bytes = b""
+    reserved_tokens: int = 0
+    reserved_output: int = 0
+    attempt: int = 0
+    sent: bool = False
+    ever_sent: bool = False
+    worker_id: str = ""
+    gpu_id: str = ""
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    excluded: set[str] = field(default_factory=set)

@@ -1,0 +1,192 @@
+"""From a request as it came to one that can be reserved and run."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from weir.common.v1.sampling_pb2 import SamplingParams
+from weir.common.v1.subject_pb2 import DeliveryMode, RequestClass, Subject
+from weir.directory.v1.directory_pb2 import Model, ModelVersion
+from weir_core.directory import DirectoryIndex, Parameters
+from weir_core.errors import InvalidField, Reason, WeirError
+from weir_gateway.caller.caller import Caller
+from weir_gateway.directory.follower import Directory
+from weir_gateway.intake.checks import check_max_new_tokens, check_request, check_vocabulary
+from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.intake.headroom import default_max_new_tokens
+from weir_gateway.intake.prepared_request import PreparedRequest
+from weir_gateway.intake.routing import resolve_model, resolve_version
+from weir_gateway.text.model_text import ModelText, Prompt
+from weir_gateway.text.model_texts import ModelTexts
+
+# Tokenising takes some 1 us a character: more than this would hold up every stream.
+_MAX_ON_LOOP = 8_000
+_THREADS = 2
+
+
+class Preparer:
+    """Checks, resolves, renders and tokenises."""
+
+    def __init__(self, directory: Directory, texts: ModelTexts) -> None:
+        self._directory = directory
+        self._texts = texts
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenize")
+
+    def close(self) -> None:
+        """Ends the threads; what they do at the moment is finished first."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def prepare(self, caller: Caller, request: GenerationRequest) -> PreparedRequest:
+        """A request ready for `Reserve`.
+
+        Raises:
+            WeirError: INVALID_FIELD, MODEL_NOT_FOUND, TEMPLATE_FAILED,
+                CONTEXT_LENGTH_EXCEEDED and kin; it names field, value and bound.
+        """
+        index = self._directory.required
+        check_request(request)
+        model = resolve_model(index, caller, request.model)
+        version = resolve_version(model, request.model_version, caller.tenant_id)
+        parameters = index.parameters(model.name, caller.tenant_id)
+        wanted = _wanted_tokens(request, caller, parameters)
+        text = self._texts.get(model.name, version.folder)
+        check_vocabulary(request, text.vocab_size)
+        prompt = await self._prompt(text, caller.tenant_id, request, model.max_context_tokens)
+        most = _fitted_tokens(index, caller, request, model, prompt, wanted, parameters)
+        return _assembled(caller, request, model, version, parameters, text, prompt, most)
+
+    async def tokenize(self, caller: Caller, request: GenerationRequest) -> tuple[Prompt, int]:
+        """The prompt's tokens and the context of the model, without any bound on length.
+
+        Raises:
+            WeirError: as `prepare`.
+        """
+        check_request(request)
+        model = resolve_model(self._directory.required, caller, request.model)
+        version = resolve_version(model, request.model_version, caller.tenant_id)
+        text = self._texts.get(model.name, version.folder)
+        context = model.max_context_tokens
+        return await self._prompt(text, caller.tenant_id, request, context), context
+
+    async def _prompt(
+        self, text: ModelText, tenant_id: str, request: GenerationRequest, context: int
+    ) -> Prompt:
+        if request.input_characters <= _MAX_ON_LOOP:
+            return _make_prompt(text, tenant_id, request, context)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, _make_prompt, text, tenant_id, request, context
+        )
+
+
+def _make_prompt(
+    text: ModelText, tenant_id: str, request: GenerationRequest, context: int
+) -> Prompt:
+    if request.chat is not None:
+        return text.chat_prompt(tenant_id, request.chat, context)
+    if request.token_ids is not None:
+        return text.ids_prompt(list(request.token_ids), request.names.prompt)
+    return text.text_prompt(request.prompt or "", request.shared_prefix_characters, context)
+
+
+def _wanted_tokens(
+    request: GenerationRequest, caller: Caller, parameters: Parameters
+) -> int | None:
+    field = request.names.max_new_tokens
+    if request.max_new_tokens is not None:
+        return check_max_new_tokens(field, request.max_new_tokens, parameters.max_new_tokens)
+    if request.requires_max_new_tokens or caller.policy.require_max_new_tokens:
+        raise InvalidField(field, None, f"set, from 1 to {parameters.max_new_tokens}")
+    return None
+
+
+def _fitted_tokens(
+    index: DirectoryIndex,
+    caller: Caller,
+    request: GenerationRequest,
+    model: Model,
+    prompt: Prompt,
+    wanted: int | None,
+    parameters: Parameters,
+) -> int:
+    length, context = len(prompt.token_ids), model.max_context_tokens
+    names = request.names
+    field = names.prompt if request.chat is None else names.messages
+    if length == 0:
+        raise InvalidField(field, "a prompt of 0 tokens", "at least one token long")
+    if length >= context:
+        raise WeirError(
+            Reason.CONTEXT_LENGTH_EXCEEDED,
+            f"the prompt has {length} tokens; {model.name} takes {context} tokens of prompt and "
+            f"output together, so at most {context - 1} of prompt; shorten the prompt",
+            field=field,
+        )
+    if wanted is None:
+        return default_max_new_tokens(
+            index,
+            caller,
+            model=model.name,
+            prompt_tokens=length,
+            wanted=min(parameters.default_max_new_tokens, parameters.max_new_tokens),
+            context=context,
+        )
+    if length + wanted > context:
+        raise WeirError(
+            Reason.CONTEXT_LENGTH_EXCEEDED,
+            f"the prompt has {length} tokens and {names.max_new_tokens} is {wanted}, together "
+            f"{length + wanted}; {model.name} takes {context}; shorten the prompt or ask for at "
+            f"most {context - length}",
+            field=field,
+        )
+    return wanted
+
+
+def _assembled(
+    caller: Caller,
+    request: GenerationRequest,
+    model: Model,
+    version: ModelVersion,
+    parameters: Parameters,
+    text: ModelText,
+    prompt: Prompt,
+    max_new_tokens: int,
+) -> PreparedRequest:
+    return PreparedRequest(
+        caller=caller,
+        subject=Subject(
+            tenant_id=caller.tenant_id,
+            user_id=caller.user_id,
+            api_key_id=caller.key_id,
+            model=model.name,
+            model_version=version.version,
+            plan_id=caller.plan_id,
+        ),
+        prompt=prompt,
+        max_new_tokens=max_new_tokens,
+        max_context_tokens=model.max_context_tokens,
+        sampling=_sampling(request, parameters),
+        parameters=parameters,
+        mode=(
+            DeliveryMode.DELIVERY_MODE_STREAM
+            if request.stream
+            else DeliveryMode.DELIVERY_MODE_NON_STREAM
+        ),
+        request_class=request.request_class or RequestClass.REQUEST_CLASS_INTERACTIVE,
+        latency_sla=request.latency_sla,
+        priority=min(request.priority, caller.policy.max_priority),
+        operation=request.operation,
+        fingerprint=text.fingerprint,
+        conversation_id=request.conversation_id,
+    )
+
+
+def _sampling(request: GenerationRequest, parameters: Parameters) -> SamplingParams:
+    asked = request.sampling
+    return SamplingParams(
+        temperature=parameters.temperature if asked.temperature is None else asked.temperature,
+        top_p=parameters.top_p if asked.top_p is None else asked.top_p,
+        top_k=parameters.top_k if asked.top_k is None else asked.top_k,
+        seed=asked.seed,
+        stop=asked.stop,
+        stop_token_ids=asked.stop_token_ids,
+        ignore_eos=asked.ignore_eos,
+    )

@@ -1,0 +1,177 @@
+"""Messages of `gateway.v1` to requests, and the life of a request to messages."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weir.common.v1.sampling_pb2 import SamplingParams
+from weir.common.v1.subject_pb2 import LatencySla, RequestClass
+from weir.gateway.v1.inference_service_pb2 import (
+    Accepted,
+    ChatInput,
+    Delta,
+    Finished,
+    GenerateRequest,
+    TokenizeRequest,
+)
+from weir_core.errors import InvalidField, Reason, WeirError
+from weir_gateway.flow.delivery import Piece
+from weir_gateway.flow.ending import Ending
+from weir_gateway.flow.lifecycle import record_of
+from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
+from weir_gateway.intake.shape import Shape
+from weir_gateway.text.chat import Chat, ChatMessage
+
+_NAMES = FieldNames(messages="chat.messages", sampling="sampling.")
+_TOKEN_NAMES = FieldNames(prompt="token_input.token_ids", sampling="sampling.")
+
+
+def to_request(message: GenerateRequest) -> GenerationRequest:
+    """A request to generate.
+
+    Raises:
+        WeirError: INVALID_FIELD or UNSUPPORTED_FIELD.
+    """
+    _refuse_unsupported(message)
+    return GenerationRequest(
+        **_input(message),
+        model=message.model,
+        model_version=message.model_version,
+        shared_prefix_characters=message.shared_prefix_characters,
+        max_new_tokens=_max_new_tokens(message),
+        requires_max_new_tokens=True,
+        sampling=_sampling(message.sampling),
+        stream=message.stream,
+        conversation_id=message.conversation_id,
+        session_id=message.session_id,
+        latency_sla=_known(LatencySla, "latency_sla", message.latency_sla)
+        or LatencySla.LATENCY_SLA_NORMAL,
+        priority=message.priority,
+        request_class=_known(RequestClass, "class", getattr(message, "class")),
+    )
+
+
+def to_tokenize_request(message: TokenizeRequest) -> GenerationRequest:
+    """A request whose tokens are to be counted. Raises WeirError."""
+    return GenerationRequest(**_input(message), model=message.model)
+
+
+def accepted_message(live: LiveRequest) -> Accepted:
+    """The first message of an answer."""
+    prepared = live.prepared
+    return Accepted(
+        request_id=live.id,
+        model=prepared.subject.model,
+        model_version=prepared.subject.model_version,
+        prompt_tokens=prepared.prompt_tokens,
+        max_new_tokens=prepared.max_new_tokens,
+        reserved_tokens=live.facts.reserved_tokens,
+        priority=prepared.priority,
+    )
+
+
+def delta_message(pieces: Sequence[Piece]) -> Delta:
+    """Pieces that waited together, as one delta."""
+    if len(pieces) == 1:
+        return Delta(text=pieces[0].text, token_ids=pieces[0].token_ids)
+    return Delta(
+        text="".join(piece.text for piece in pieces),
+        token_ids=[token for piece in pieces for token in piece.token_ids],
+    )
+
+
+def finished_message(live: LiveRequest, ending: Ending) -> Finished:
+    """The last message of an answer."""
+    return Finished(
+        finish_reason=ending.finish_reason,
+        usage=ending.usage,
+        lifecycle=record_of(live, ending),
+    )
+
+
+def _input(message: GenerateRequest | TokenizeRequest) -> dict[str, Any]:
+    kind = message.WhichOneof("input")
+    if kind == "chat":
+        return {"chat": _chat(message.chat), "names": _NAMES}
+    if kind == "prompt":
+        return {"prompt": message.prompt, "names": _NAMES}
+    if kind == "token_input" and isinstance(message, GenerateRequest):
+        return {"token_ids": tuple(message.token_input.token_ids), "names": _TOKEN_NAMES}
+    raise InvalidField("input", None, "one of chat, prompt and token_input")
+
+
+def _chat(chat: ChatInput) -> Chat:
+    messages = tuple(
+        ChatMessage(
+            role=message.role,
+            content=message.content,
+            name=message.name,
+            tool_call_id=message.tool_call_id,
+            tool_calls=_objects(f"chat.messages[{at}].tool_calls_json", message.tool_calls_json),
+        )
+        for at, message in enumerate(chat.messages)
+    )
+    tools = tuple(
+        tool
+        for at, text in enumerate(chat.tools_json)
+        for tool in _objects(f"chat.tools_json[{at}]", text)
+    )
+    return Chat(messages, tools)
+
+
+def _objects(field: str, text: str) -> tuple[Mapping[str, Any], ...]:
+    """The JSON object, or the list of objects, of a text; none for an empty one."""
+    if not text:
+        return ()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(entry, dict) for entry in values):
+        raise InvalidField(field, Shape(text), "a JSON object or a list of them")
+    return tuple(values)
+
+
+def _max_new_tokens(message: GenerateRequest) -> int | None:
+    own = message.max_new_tokens if message.HasField("max_new_tokens") else None
+    alias = message.max_tokens if message.HasField("max_tokens") else None
+    if own is not None and alias is not None and own != alias:
+        raise InvalidField(
+            "max_tokens", alias, f"left out, or equal to max_new_tokens ({own}), its other name"
+        )
+    return alias if own is None else own
+
+
+def _sampling(params: SamplingParams) -> SamplingRequest:
+    def optional(name: str) -> Any:
+        return getattr(params, name) if params.HasField(name) else None  # type: ignore[arg-type]
+
+    return SamplingRequest(
+        temperature=optional("temperature"),
+        top_p=optional("top_p"),
+        top_k=optional("top_k"),
+        seed=optional("seed"),
+        stop=tuple(params.stop),
+        stop_token_ids=tuple(params.stop_token_ids),
+        ignore_eos=params.ignore_eos,
+    )
+
+
+def _known(enum: Any, field: str, value: int) -> Any:
+    if value not in enum.values():
+        names = ", ".join(name for name, number in enum.items() if number)
+        raise InvalidField(field, value, f"one of {names}")
+    return value
+
+
+def _refuse_unsupported(message: GenerateRequest) -> None:
+    for field, why in (
+        ("idempotency_key", "idempotency keys are not built yet"),
+        ("json_schema", "constrained output is not built yet"),
+    ):
+        if getattr(message, field):
+            raise WeirError(
+                Reason.UNSUPPORTED_FIELD, f"{field} is set, but {why}; leave it out", field=field
+            )

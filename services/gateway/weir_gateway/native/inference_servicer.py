@@ -1,0 +1,155 @@
+"""The public gRPC door: convert, admit, pass on."""
+
+from collections.abc import AsyncIterator
+
+from weir.gateway.v1.inference_service_pb2 import (
+    GenerateRequest,
+    GenerateResponse,
+    GetRequestRequest,
+    GetRequestResponse,
+    ListModelsRequest,
+    ListModelsResponse,
+    TokenizeRequest,
+    TokenizeResponse,
+)
+from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceServicer
+from weir.scheduler.v1.scheduler_service_pb2 import Queued
+from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.rpc.interceptors.handler import Context
+from weir_core.rpc.metadata import AUTHORIZATION, first_value
+from weir_core.telemetry.context import bind_request
+from weir_gateway.caller.caller import Caller
+from weir_gateway.flow.ending import StopCause, cancelled, deadline_passed
+from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.flow.reception import Reception
+from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.intake.model_list import ModelList
+from weir_gateway.intake.preparer import Preparer
+from weir_gateway.native.conversion import (
+    accepted_message,
+    delta_message,
+    finished_message,
+    to_request,
+    to_tokenize_request,
+)
+
+# Only wakes the loop; the deadline of the request is a timer of its own.
+_TAKE_S = 30.0
+
+
+class InferenceServicer(InferenceServiceServicer):
+    """`weir.gateway.v1.InferenceService`.
+
+    Args:
+        reception, preparer, models, records: see there.
+        max_bytes: of a request.
+    """
+
+    def __init__(
+        self,
+        *,
+        reception: Reception,
+        preparer: Preparer,
+        models: ModelList,
+        records: RequestRecords,
+        max_bytes: int,
+    ) -> None:
+        self._reception = reception
+        self._preparer = preparer
+        self._models = models
+        self._records = records
+        self._max_bytes = max_bytes
+
+    async def Generate(  # noqa: N802
+        self,
+        request: GenerateRequest,
+        context: Context,
+    ) -> AsyncIterator[GenerateResponse]:
+        """Streams one answer."""
+        caller = self._caller(context)
+        self._check_size(request)
+        left_s: float | None = context.time_remaining()
+        admission = await self._reception.admit(
+            caller, lambda: to_request(request), deadline_s=left_s
+        )
+        live = admission.live
+        try:
+            yield GenerateResponse(accepted=accepted_message(live))
+            async for response in _answer(live):
+                yield response
+        finally:
+            if not live.ended.done():
+                live.stop(_cause(context, left_s))
+
+    async def ListModels(  # noqa: N802
+        self,
+        request: ListModelsRequest,
+        context: Context,
+    ) -> ListModelsResponse:
+        """Models that the caller may use."""
+        return ListModelsResponse(models=self._models.of(self._caller(context)))
+
+    async def Tokenize(  # noqa: N802
+        self,
+        request: TokenizeRequest,
+        context: Context,
+    ) -> TokenizeResponse:
+        """Counts tokens as Generate would."""
+        caller = self._caller(context)
+        self._check_size(request)
+        prompt, most = await self._preparer.tokenize(caller, to_tokenize_request(request))
+        return TokenizeResponse(token_ids=prompt.token_ids, max_context_tokens=most)
+
+    async def GetRequest(  # noqa: N802
+        self,
+        request: GetRequestRequest,
+        context: Context,
+    ) -> GetRequestResponse:
+        """The record of a request of the caller's tenant."""
+        caller = self._caller(context)
+        if not request.request_id:
+            raise InvalidField("request_id", "", "the id of a request")
+        record, terminal = self._records.find(caller.tenant_id, request.request_id)
+        return GetRequestResponse(lifecycle=record, terminal=terminal)
+
+    def _check_size(self, request: GenerateRequest | TokenizeRequest) -> None:
+        size = request.ByteSize()
+        if size > self._max_bytes:
+            raise WeirError(
+                Reason.BODY_TOO_LARGE,
+                f"the request has {size} bytes; at most {self._max_bytes} are taken",
+            )
+
+    def _caller(self, context: Context) -> Caller:
+        header = first_value(context.invocation_metadata(), AUTHORIZATION)
+        caller = self._reception.authenticate(header)
+        bind_request(tenant_id=caller.tenant_id)
+        return caller
+
+
+async def _answer(live: LiveRequest) -> AsyncIterator[GenerateResponse]:
+    while True:
+        taken = await live.delivery.take(_TAKE_S)
+        if taken.waiting is not None:
+            waiting = taken.waiting
+            yield GenerateResponse(
+                queued=Queued(
+                    request_id=live.id,
+                    position=waiting.position,
+                    reason=waiting.reason,  # type: ignore[arg-type]
+                )
+            )
+        if taken.pieces:
+            yield GenerateResponse(delta=delta_message(taken.pieces))
+        if taken.ending is not None:
+            if taken.ending.error is not None:
+                raise taken.ending.error
+            yield GenerateResponse(finished=finished_message(live, taken.ending))
+            return
+
+
+def _cause(context: Context, given_s: float | None) -> StopCause:
+    left_s: float | None = context.time_remaining()
+    if given_s is not None and left_s is not None and left_s <= 0:
+        return deadline_passed(given_s)
+    return cancelled()

@@ -1,0 +1,190 @@
+"""The HTTP door: OpenAI's paths, health and metrics."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from weir.gateway.v1.inference_service_pb2 import ModelInfo
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_core.errors.openai import to_http
+from weir_core.ids import new_request_id
+from weir_core.telemetry.logs import get_logger
+from weir_core.telemetry.metrics_app import metrics_routes
+from weir_gateway.flow.reception import Reception
+from weir_gateway.intake.model_list import ModelList
+from weir_gateway.openai.generation_endpoint import GenerationEndpoint
+from weir_gateway.openai.requests import chat_request, completion_request
+
+_log = get_logger(__name__)
+
+_EXPOSED = (
+    "retry-after",
+    "retry-after-ms",
+    "x-request-id",
+    "x-should-retry",
+    "x-weir-model",
+    "x-weir-max-new-tokens",
+    "x-ratelimit-mode",
+    *(
+        f"x-ratelimit-{what}-{resource}"
+        for what in ("limit", "remaining", "reset")
+        for resource in ("requests", "tokens")
+    ),
+)
+
+
+def create_http_app(
+    *,
+    reception: Reception,
+    models: ModelList,
+    clock: Clock,
+    registry: CollectorRegistry,
+    not_ready: Callable[[], str],
+    max_body: int,
+    ping_s: float,
+    cors_origins: Sequence[str],
+) -> ASGIApp:
+    """The ASGI application.
+
+    Args:
+        reception: takes requests in.
+        models: what `/v1/models` shows.
+        clock: for ids and headers.
+        registry: what `/metrics` shows.
+        not_ready: why the process cannot serve; empty when it can.
+        max_body: bytes.
+        ping_s: see `GenerationEndpoint`.
+        cors_origins: origins that browsers may call from; `*` for all.
+    """
+
+    def endpoint(to_request: Any, *, chat: bool) -> GenerationEndpoint:
+        return GenerationEndpoint(
+            reception=reception,
+            clock=clock,
+            to_request=to_request,
+            chat=chat,
+            max_body=max_body,
+            ping_s=ping_s,
+        )
+
+    pages = _Pages(reception, models, clock, not_ready)
+    app = Starlette(
+        routes=[
+            Route("/v1/chat/completions", endpoint(chat_request, chat=True), methods=["POST"]),
+            Route("/v1/completions", endpoint(completion_request, chat=False), methods=["POST"]),
+            Route("/v1/models", pages.list_models),
+            Route("/v1/models/{name:path}", pages.get_model),
+            Route("/healthz/live", pages.live),
+            Route("/healthz/ready", pages.ready),
+            *metrics_routes(registry, lambda: not not_ready()),
+        ],
+        exception_handlers={
+            WeirError: pages.on_error,
+            HTTPException: pages.on_http_error,
+            Exception: pages.on_fault,
+        },
+    )
+    # Preflights are answered before any key is asked for.
+    return CORSMiddleware(
+        app,
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST", "OPTIONS"],
+        allow_headers=["*"],
+        expose_headers=list(_EXPOSED),
+        max_age=600,
+    )
+
+
+class _Pages:
+    """The endpoints that are not hot."""
+
+    def __init__(
+        self,
+        reception: Reception,
+        models: ModelList,
+        clock: Clock,
+        not_ready: Callable[[], str],
+    ) -> None:
+        self._reception = reception
+        self._models = models
+        self._clock = clock
+        self._not_ready = not_ready
+
+    async def list_models(self, request: Request) -> Response:
+        """`GET /v1/models`."""
+        caller = self._reception.authenticate(request.headers.get("authorization"))
+        data = [_model_json(info) for info in self._models.of(caller)]
+        return JSONResponse({"object": "list", "data": data}, headers=self._request_id())
+
+    async def get_model(self, request: Request) -> Response:
+        """`GET /v1/models/{name}`."""
+        caller = self._reception.authenticate(request.headers.get("authorization"))
+        info = self._models.one(caller, request.path_params["name"])
+        return JSONResponse(_model_json(info), headers=self._request_id())
+
+    async def live(self, _: Request) -> Response:
+        """`GET /healthz/live`: the loop turns."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, _: Request) -> Response:
+        """`GET /healthz/ready`: requests can be served."""
+        why = self._not_ready()
+        if why:
+            return JSONResponse({"status": "not ready", "reason": why}, status_code=503)
+        return JSONResponse({"status": "ok"})
+
+    async def on_error(self, _: Request, error: Exception) -> Response:
+        """A refusal."""
+        assert isinstance(error, WeirError)
+        status, body, headers = to_http(error, new_request_id(self._clock))
+        return JSONResponse(body, status_code=status, headers=headers)
+
+    async def on_http_error(self, request: Request, error: Exception) -> Response:
+        """No such path or method."""
+        assert isinstance(error, HTTPException)
+        told = f"{request.method} {request.url.path[:100]}: {error.detail}"
+        body = {
+            "error": {
+                "message": told,
+                "type": "invalid_request_error",
+                "param": None,
+                "code": "method_not_allowed" if error.status_code == 405 else "unknown_url",
+            }
+        }
+        headers = dict(error.headers or {}) | self._request_id()
+        return JSONResponse(body, status_code=error.status_code, headers=headers)
+
+    async def on_fault(self, _: Request, error: Exception) -> Response:
+        """A fault of ours: the client gets an id, the log the rest."""
+        error_id = new_request_id(self._clock)
+        _log.error("http_request_failed", error_id=error_id, exc_info=error)
+        told = WeirError(Reason.INTERNAL, f"internal error, id {error_id}")
+        status, body, headers = to_http(told, error_id)
+        return JSONResponse(body, status_code=status, headers=headers)
+
+    def _request_id(self) -> dict[str, str]:
+        return {"x-request-id": new_request_id(self._clock)}
+
+
+def _model_json(info: ModelInfo) -> dict[str, Any]:
+    created = datetime.fromtimestamp(info.create_time.seconds, UTC)
+    return {
+        "id": info.name,
+        "object": "model",
+        "created": int(created.timestamp()),
+        "owned_by": "tokenweir",
+        "max_model_len": info.max_context_tokens,
+        "default_max_new_tokens": info.default_max_new_tokens,
+        "versions": list(info.versions),
+        "aliases": list(info.aliases),
+    }

@@ -1,0 +1,130 @@
+"""One HTTP request and its response over ASGI, without a framework in between."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from starlette.types import Message, Receive, Scope, Send
+
+from weir_core.errors import LimitExceeded, Reason, WeirError
+from weir_core.errors.openai import to_http
+from weir_gateway.openai.rate_headers import of_refusal
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_JSON = (b"content-type", b"application/json")
+
+
+class ClientLeft(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class Exchange:
+    """Reads one body, watches for the client leaving, and writes one response.
+
+    Args:
+        scope, receive, send: of ASGI.
+        max_body: bytes; a larger body is refused, at the latest when it exceeds them.
+        body_timeout_s: for the whole body.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        max_body: int,
+        body_timeout_s: float = 60.0,
+    ) -> None:
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._receive = receive
+        self._send = send
+        self._max_body = max_body
+        self._body_timeout_s = body_timeout_s
+        self.started = False
+        """Whether the response has begun: an error can no longer be a status."""
+
+    def header(self, name: str) -> str | None:
+        """A header by its lower-case name."""
+        value = self._headers.get(name.encode())
+        return None if value is None else value.decode("latin-1")
+
+    async def body(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            WeirError: BODY_TOO_LARGE, or DEADLINE_EXCEEDED when it comes too slowly.
+            ClientLeft: the client went away.
+        """
+        announced = self.header("content-length") or "0"
+        if announced.isascii() and announced.isdigit() and int(announced) > self._max_body:
+            raise self._too_large(int(announced))
+        try:
+            async with asyncio.timeout(self._body_timeout_s):
+                return await self._read()
+        except TimeoutError:
+            raise WeirError(
+                Reason.DEADLINE_EXCEEDED,
+                f"the request body did not arrive within {self._body_timeout_s:.0f} s",
+            ) from None
+
+    async def until_left(self) -> None:
+        """Returns when the client closes the connection."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Sends status and headers."""
+        self.started = True
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": list(headers)}
+        )
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        """Sends a part of the body; waits while the client does not read."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def reply(self, status: int, data: bytes, headers: Headers = ()) -> None:
+        """Sends a whole JSON response."""
+        length = (b"content-length", str(len(data)).encode())
+        await self.start(status, [_JSON, length, *headers])
+        await self.write(data, more=False)
+
+    async def reply_json(self, value: Any, headers: Headers = ()) -> None:
+        """Sends a JSON value with status 200."""
+        await self.reply(200, orjson.dumps(value), headers)
+
+    async def reply_error(self, error: WeirError, request_id: str, *, now_us: int) -> None:
+        """Sends an error in OpenAI's form."""
+        status, body, headers = to_http(error, request_id)
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        if isinstance(error, LimitExceeded):
+            encoded += of_refusal(error, now_us=now_us)
+        if status == 413:
+            # The rest of the body is not read.
+            encoded.append((b"connection", b"close"))
+        await self.reply(status, orjson.dumps(body), encoded)
+
+    async def _read(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message: Message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientLeft
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._max_body:
+                raise self._too_large(size)
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _too_large(self, size: int) -> WeirError:
+        return WeirError(
+            Reason.BODY_TOO_LARGE,
+            f"the request body has {size} bytes or more; at most {self._max_body} are taken",
+            field="body",
+        )

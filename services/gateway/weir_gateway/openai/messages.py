@@ -1,0 +1,79 @@
+"""OpenAI's `messages` as a chat."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from weir_core.errors import InvalidField
+from weir_gateway.intake.shape import Shape
+from weir_gateway.openai.fields import Fields
+from weir_gateway.text.chat import Chat, ChatMessage
+
+
+def to_chat(fields: Fields) -> Chat:
+    """The chat of a request body.
+
+    Raises:
+        WeirError: INVALID_FIELD or UNSUPPORTED_FIELD, naming message and field.
+    """
+    value = fields.raw("messages")
+    if not isinstance(value, list) or not value:
+        raise InvalidField("messages", Shape(value), "an array of at least one message")
+    return Chat(tuple(_message(at, entry) for at, entry in enumerate(value)))
+
+
+def _message(at: int, value: Any) -> ChatMessage:
+    path = f"messages[{at}]"
+    if not isinstance(value, dict):
+        raise InvalidField(path, Shape(value), "an object")
+    fields = Fields(value, f"{path}.")
+    role = fields.raw("role")
+    if not isinstance(role, str):
+        raise fields.invalid("role", role, "a string")
+    tool_calls = tuple(_tool_call(fields, entry) for entry in fields.array("tool_calls"))
+    message = ChatMessage(
+        role=role,
+        content=_content(fields, required=not tool_calls),
+        name=fields.text("name"),
+        tool_call_id=fields.text("tool_call_id"),
+        tool_calls=tool_calls,
+    )
+    for absent in ("audio", "function_call"):
+        if fields.raw(absent) is not None:
+            raise fields.unsupported(absent, "send text alone")
+    # What an SDK hands back from an earlier answer.
+    for ignored in ("refusal", "annotations", "reasoning_content"):
+        fields.raw(ignored)
+    fields.refuse_unknown()
+    return message
+
+
+def _content(fields: Fields, *, required: bool) -> str:
+    value = fields.raw("content")
+    if isinstance(value, str):
+        return value
+    if value is None and not required:
+        return ""
+    if not isinstance(value, list):
+        raise fields.invalid("content", Shape(value), "a string or an array of text parts")
+    return "".join(_part(fields, at, part) for at, part in enumerate(value))
+
+
+def _part(fields: Fields, at: int, value: Any) -> str:
+    name = f"content[{at}]"
+    if not isinstance(value, dict):
+        raise fields.invalid(name, Shape(value), "an object")
+    kind = value.get("type")
+    if kind != "text":
+        if not isinstance(kind, str):
+            raise fields.invalid(f"{name}.type", kind, "a string")
+        raise fields.unsupported(f"{name}.type", f"{kind[:32]!r} parts cannot be read, only text")
+    text = value.get("text")
+    if not isinstance(text, str):
+        raise fields.invalid(f"{name}.text", Shape(text), "a string")
+    return text
+
+
+def _tool_call(fields: Fields, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("function"), dict):
+        raise fields.invalid("tool_calls", Shape(value), "an array of objects with a function")
+    return value

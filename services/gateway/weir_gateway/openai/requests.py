@@ -1,0 +1,216 @@
+"""Bodies of `/v1/chat/completions` and `/v1/completions` as requests.
+
+Every field of OpenAI's is either honoured, ignored because it changes nothing of the answer,
+or refused by name; fields that do not exist are refused too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weir.common.v1.subject_pb2 import LatencySla, RequestClass
+from weir_core.errors import InvalidField
+from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
+from weir_gateway.intake.shape import Shape
+from weir_gateway.openai.fields import Fields
+from weir_gateway.openai.messages import to_chat
+
+_HARMLESS = (
+    "user",
+    "metadata",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "service_tier",
+    "parallel_tool_calls",
+    "tool_choice",
+    "function_call",
+    "prediction",
+)
+_LATENCY = {
+    "low": LatencySla.LATENCY_SLA_LOW,
+    "normal": LatencySla.LATENCY_SLA_NORMAL,
+    "throughput": LatencySla.LATENCY_SLA_THROUGHPUT,
+}
+_CLASSES = {
+    "interactive": RequestClass.REQUEST_CLASS_INTERACTIVE,
+    "batch": RequestClass.REQUEST_CLASS_BATCH,
+}
+# Field -> the value at which it changes nothing.
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "tools": ([],),
+    "functions": ([],),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": (),
+    "store": (False,),
+    "web_search_options": (),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "echo": (False,),
+    "suffix": ("",),
+    "moderation": (),
+}
+_WHY = {
+    "n": "one answer a request; send several requests",
+    "tools": "tool calls are not built yet",
+    "functions": "tool calls are not built yet",
+    "response_format": "constrained output is not built yet",
+    "logprobs": "log-probabilities are not built yet",
+    "top_logprobs": "log-probabilities are not built yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAiRequest:
+    """A request and how its answer is to look."""
+
+    request: GenerationRequest
+    include_usage: bool
+
+
+def chat_request(body: dict[str, Any]) -> OpenAiRequest:
+    """The request of a chat completion. Raises WeirError."""
+    return _request(body, _chat_input)
+
+
+def completion_request(body: dict[str, Any]) -> OpenAiRequest:
+    """The request of a completion. Raises WeirError."""
+    return _request(body, _prompt_input)
+
+
+def _request(body: dict[str, Any], read_input: Callable[[Fields], dict[str, Any]]) -> OpenAiRequest:
+    fields = Fields(body)
+    max_field, max_tokens = _max_tokens(fields)
+    stream = fields.boolean("stream")
+    request = GenerationRequest(
+        **read_input(fields),
+        model=_model(fields),
+        model_version=fields.text("model_version"),
+        max_new_tokens=max_tokens,
+        sampling=_sampling(fields),
+        stream=stream,
+        conversation_id=fields.text("conversation_id"),
+        session_id=fields.text("session_id"),
+        latency_sla=fields.choice("latency_sla", _LATENCY, LatencySla.LATENCY_SLA_NORMAL),
+        priority=fields.integer("priority") or 0,
+        request_class=fields.choice("class", _CLASSES, RequestClass.REQUEST_CLASS_INTERACTIVE),
+        names=FieldNames(max_new_tokens=max_field),
+    )
+    include_usage = _include_usage(fields, stream=stream)
+    _refuse_unsupported(fields)
+    return OpenAiRequest(request, include_usage)
+
+
+def _model(fields: Fields) -> str:
+    model = fields.raw("model")
+    if not isinstance(model, str):
+        raise InvalidField("model", model, "the name of a model")
+    return model
+
+
+def _chat_input(fields: Fields) -> dict[str, Any]:
+    return {"chat": to_chat(fields)}
+
+
+def _prompt_input(fields: Fields) -> dict[str, Any]:
+    value = fields.raw("prompt")
+    shared = fields.integer("shared_prefix_characters") or 0
+    if isinstance(value, list) and len(value) == 1 and not _is_id(value[0]):
+        value = value[0]
+    if isinstance(value, str):
+        return {"prompt": value, "shared_prefix_characters": shared}
+    if isinstance(value, list) and value and all(map(_is_id, value)):
+        return {"token_ids": tuple(value)}
+    if isinstance(value, list) and len(value) > 1:
+        raise fields.unsupported("prompt", "one prompt a request; send several requests")
+    raise InvalidField("prompt", Shape(value), "a string, or an array of token ids, not empty")
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int
+
+
+def _max_tokens(fields: Fields) -> tuple[str, int | None]:
+    """The bound on output and the name under which it came; its names must agree."""
+    names = ("max_completion_tokens", "max_tokens", "max_new_tokens")
+    given = [(name, value) for name in names if (value := fields.integer(name)) is not None]
+    if not given:
+        return "max_tokens", None
+    for name, value in given[1:]:
+        if value != given[0][1]:
+            raise InvalidField(
+                name, value, f"left out, or equal to {given[0][0]} ({given[0][1]}), its other name"
+            )
+    return given[0]
+
+
+def _sampling(fields: Fields) -> SamplingRequest:
+    return SamplingRequest(
+        temperature=fields.number("temperature"),
+        top_p=fields.number("top_p"),
+        top_k=fields.integer("top_k"),
+        seed=fields.integer("seed"),
+        stop=_stop(fields),
+        stop_token_ids=_stop_ids(fields),
+        ignore_eos=fields.boolean("ignore_eos"),
+    )
+
+
+def _stop(fields: Fields) -> tuple[str, ...]:
+    value = fields.raw("stop")
+    if value is None:
+        return ()
+    values = value if isinstance(value, list) else [value]
+    for at, entry in enumerate(values):
+        if not isinstance(entry, str):
+            name = f"stop[{at}]" if isinstance(value, list) else "stop"
+            raise fields.invalid(name, Shape(entry), "a string")
+    return tuple(values)
+
+
+def _stop_ids(fields: Fields) -> tuple[int, ...]:
+    values = fields.array("stop_token_ids")
+    for at, entry in enumerate(values):
+        if not _is_id(entry):
+            raise fields.invalid(f"stop_token_ids[{at}]", Shape(entry), "an integer")
+    return tuple(values)
+
+
+def _include_usage(fields: Fields, *, stream: bool) -> bool:
+    options = fields.nested("stream_options")
+    if options is None:
+        return False
+    if not stream:
+        raise fields.unsupported("stream_options", "it goes with stream: true alone")
+    include = options.boolean("include_usage")
+    options.boolean("include_obfuscation")
+    options.refuse_unknown()
+    return include
+
+
+def _refuse_unsupported(fields: Fields) -> None:
+    for name in _HARMLESS:
+        fields.raw(name)
+    for name, neutral in _NEUTRAL.items():
+        value = fields.raw(name)
+        if value is not None and not _is_neutral(value, neutral):
+            raise fields.unsupported(name, _WHY.get(name, "it would change the answer"))
+    fields.refuse_unknown()
+
+
+def _is_neutral(value: object, neutral: tuple[object, ...]) -> bool:
+    # 0 is not False here, nor 1 True: a wrong type is not a neutral value.
+    numbers = (int, float)
+    return any(
+        value == entry
+        and (type(value) is type(entry) or (type(value) in numbers and type(entry) in numbers))
+        for entry in neutral
+    )

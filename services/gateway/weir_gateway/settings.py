@@ -1,0 +1,73 @@
+"""Settings of a gateway process."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from weir_core.config import ServiceSettings
+
+
+class GatewaySettings(ServiceSettings):
+    """What a gateway serves, and whom it asks."""
+
+    model_config = SettingsConfigDict(env_prefix="WEIR_GATEWAY__")
+
+    role: Literal["both", "edge", "control"] = Field(
+        "both", description="control serves the directory, edge serves clients"
+    )
+    http_address: str = Field(
+        "127.0.0.1:8000", description="host:port of the HTTP API, health and /metrics"
+    )
+    grpc_address: str = Field("127.0.0.1:8001", description="host:port of the gRPC API")
+    metrics_address: str = Field(
+        "", description="host:port of another /metrics; empty: on http_address alone"
+    )
+    directory_file: str = Field(
+        "", description="YAML with tenants, keys, plans and models; needed unless role is edge"
+    )
+    directory_poll_s: float = Field(
+        1.0, gt=0, le=3600, description="how often directory_file is looked at for changes"
+    )
+    directory_address: str = Field(
+        "127.0.0.1:8001", description="role edge: host:port of the gateway that serves directory.v1"
+    )
+    ratelimiter_address: str = Field("127.0.0.1:8002", description="host:port of the ratelimiter")
+    scheduler_address: str = Field("127.0.0.1:8003", description="host:port of the scheduler")
+    request_timeout_s: float = Field(
+        600,
+        gt=0,
+        le=86_400,
+        description="longest life of a request; a deadline may cut it",
+    )
+    max_body_bytes: int = Field(10_000_000, ge=1_024, description="largest request")
+    ping_s: float = Field(10, gt=0, le=300, description="silence after which a stream is pinged")
+    cors_origins: list[str] = Field(
+        ["*"], description="origins from which browsers may call; `*`: all"
+    )
+    limiter_timeout_s: float = Field(2, gt=0, le=60, description="of one call to the ratelimiter")
+    lease_s: float = Field(
+        30, ge=1, le=600, description="life of a reservation; extended every third of it"
+    )
+    extend_tokens: int = Field(512, ge=1, description="progress is reported after so many tokens")
+    extend_lookahead: int = Field(
+        128, ge=2, description="output tokens reserved ahead under reserve_policy estimate"
+    )
+    reply_wait_s: float = Field(
+        2, ge=0, le=60, description="how long the end of an answer waits for its settlement"
+    )
+    settle_s: float = Field(
+        60, gt=0, le=3600, description="how long a settlement is repeated; then the sweep does it"
+    )
+    abort_wait_s: float = Field(
+        5, gt=0, le=60, description="how long the record of an aborted request is waited for"
+    )
+    scheduler_wait_s: float = Field(
+        10, gt=0, le=3600, description="how long requests wait for a scheduler that is away"
+    )
+    worker_idle_s: float = Field(
+        60, gt=0, le=86_400, description="a stream to a worker is closed after so long without use"
+    )
+    end_streams_on_revocation: bool = Field(
+        True, description="stop running requests of a key that is revoked or a tenant suspended"
+    )

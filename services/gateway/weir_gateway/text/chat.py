@@ -1,0 +1,56 @@
+"""A conversation as templates see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One turn; `tool_calls` is OpenAI's list of objects, or empty."""
+
+    role: str
+    content: str
+    name: str = ""
+    tool_call_id: str = ""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+
+    def for_template(self) -> dict[str, Any]:
+        """What a template reads; `developer` is the newer name of `system`."""
+        role = "system" if self.role == "developer" else self.role
+        fields: dict[str, Any] = {"role": role, "content": self.content}
+        if self.name:
+            fields["name"] = self.name
+        if self.tool_call_id:
+            fields["tool_call_id"] = self.tool_call_id
+        if self.tool_calls:
+            fields["tool_calls"] = list(self.tool_calls)
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Messages and the tools that the model is told of, in OpenAI's shape."""
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Characters of all contents, for choosing where to do the work."""
+        return sum(len(message.content) for message in self.messages)
+
+    def head(self) -> "Chat":
+        """The leading system messages and the tools: what a tenant's requests share."""
+        count = 0
+        for message in self.messages:
+            if message.role not in ("system", "developer"):
+                break
+            count += 1
+        return Chat(self.messages[:count], self.tools)
+
+    def with_user(self, content: str) -> "Chat":
+        """This chat and one more user turn."""
+        return Chat((*self.messages, ChatMessage("user", content)), self.tools)

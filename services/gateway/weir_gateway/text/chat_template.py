@@ -1,0 +1,118 @@
+"""Chat templates: Jinja from a model's author, run in a sandbox with bounds.
+
+The environment is that of Hugging Face transformers (`trim_blocks`, `lstrip_blocks`,
+`raise_exception`, `strftime_now`, a `tojson` that does not escape HTML), so that templates
+written for it give the same text.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_gateway.text.chat import Chat
+
+_MIN_OUTPUT = 1_000_000
+_OUTPUT_PER_INPUT = 4
+_MAX_SECONDS = 2.0
+_LONGEST_TOLD = 200
+
+
+class ChatTemplate:
+    """One compiled template.
+
+    Args:
+        source: Jinja source.
+        special_tokens: `bos_token`, `eos_token` and kin with their texts.
+        clock: what `strftime_now` reads.
+
+    Raises:
+        WeirError: TEMPLATE_FAILED, the source does not compile.
+    """
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str], clock: Clock) -> None:
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda form: _now(clock).strftime(form)
+        self._special_tokens = dict(special_tokens)
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise WeirError(
+                Reason.TEMPLATE_FAILED, f"the chat template does not compile: {error.message}"
+            ) from None
+
+    def render(self, chat: Chat) -> str:
+        """The prompt for the next assistant turn.
+
+        Raises:
+            WeirError: TEMPLATE_FAILED, the template refused the messages, broke, or went over
+                its bounds (4 times the input, at least 1,000,000 characters; 2 s).
+        """
+        pieces = self._template.generate(
+            messages=[message.for_template() for message in chat.messages],
+            tools=[dict(tool) for tool in chat.tools] or None,
+            add_generation_prompt=True,
+            **self._special_tokens,
+        )
+        try:
+            return _collect(pieces, max(_MIN_OUTPUT, _OUTPUT_PER_INPUT * chat.size))
+        except WeirError:
+            raise
+        except TemplateError as error:
+            told = (error.message or type(error).__name__)[:_LONGEST_TOLD]
+            raise _failed(f"the chat template refused the messages: {told}") from None
+        except Exception as error:
+            # Its text may quote the prompt.
+            raise _failed(
+                f"the chat template failed on these messages ({type(error).__name__})"
+            ) from None
+
+
+def _collect(pieces: Iterable[str], longest: int) -> str:
+    parts: list[str] = []
+    length = 0
+    ends_at = time.monotonic() + _MAX_SECONDS
+    for piece in pieces:
+        parts.append(piece)
+        length += len(piece)
+        if length > longest:
+            raise _failed(f"the chat template made more than {longest} characters")
+        if time.monotonic() > ends_at:
+            raise _failed(f"the chat template ran longer than {_MAX_SECONDS} s")
+    return "".join(parts)
+
+
+def _failed(message: str) -> WeirError:
+    return WeirError(Reason.TEMPLATE_FAILED, message, field="messages")
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise TemplateError(str(message))
+
+
+def _now(clock: Clock) -> datetime:
+    return datetime.fromtimestamp(clock.now_us() / 1_000_000, UTC)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
