@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_settings import SettingsConfigDict
 
@@ -20,6 +20,11 @@ class DemoSettings(ServiceSettings):
 
     grpc_address: str = "127.0.0.1:0"
     slow_drain: bool = False
+    wiring: Literal["quick", "endless", "broken"] = "quick"
+
+
+async def close(name: str) -> None:
+    say(f"close {name}")
 
 
 def say(word: str) -> None:
@@ -27,6 +32,13 @@ def say(word: str) -> None:
 
 
 async def wire(runtime: ServiceRuntime, settings: DemoSettings) -> None:
+    if settings.wiring == "broken":
+        raise KeyError("a part that is not there")
+    if settings.wiring == "endless":
+        runtime.on_close(lambda: close("half-wired"))
+        say('{"event": "wiring"}')
+        await asyncio.sleep(3600)
+
     async def hold(request: bytes, context: Any) -> AsyncIterator[bytes]:
         try:
             yield b"started"
@@ -56,9 +68,6 @@ async def wire(runtime: ServiceRuntime, settings: DemoSettings) -> None:
     async def drain() -> None:
         say("drain")
         await asyncio.sleep(3600 if settings.slow_drain else 0)
-
-    async def close(name: str) -> None:
-        say(f"close {name}")
 
     async def fail() -> None:
         raise RuntimeError("a broken hook hurts no other")

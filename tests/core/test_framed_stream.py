@@ -370,6 +370,34 @@ async def test_a_refusal_by_the_server_ends_the_stream_with_its_reason() -> None
         await client.stream.stop()
 
 
+async def test_an_error_while_the_first_write_is_under_way_lets_that_write_finish() -> None:
+    # A cancelled first write would make grpc.aio lose the status that follows.
+    wrote: list[str] = []
+
+    async def slow_send(frame: bytes) -> None:
+        try:
+            await asyncio.sleep(0.1)
+            wrote.append("whole")
+        except asyncio.CancelledError:
+            wrote.append("cancelled")
+            raise
+
+    async def frames() -> AsyncIterator[bytes]:
+        yield b"hello"
+        await asyncio.sleep(60)
+
+    def refuse(frame: bytes) -> None:
+        raise InvalidField("worker_id", frame.decode(), "known")
+
+    connection: FramedConnection[bytes, bytes, bytes] = FramedConnection(
+        coalesce=join, ping=ping, name="client", size_of=len, options=STEADY
+    )
+    with pytest.raises(InvalidField):
+        await connection.run(slow_send, frames(), refuse)
+    assert wrote == ["whole"]
+    assert connection.writer.closed
+
+
 async def test_a_wrong_token_is_told_and_tried_again_until_it_is_right() -> None:
     server = Server()
     tokens = [SecretStr("right")]

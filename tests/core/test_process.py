@@ -150,6 +150,26 @@ async def test_bad_settings_are_one_line_and_status_2() -> None:
         assert service.ready["event"] == "failed"
 
 
+async def test_a_signal_while_still_wiring_ends_it_and_releases_what_there_is() -> None:
+    async with demo("--wiring", "endless") as service:
+        service.process.send_signal(signal.SIGTERM)
+        assert await service.rest() == ["close half-wired"]
+        assert service.process.returncode == 0
+
+
+async def test_a_fault_in_the_wiring_is_one_line_and_the_log_says_where() -> None:
+    async with demo("--wiring", "broken") as service:
+        assert service.process.stderr is not None
+        err = (await service.process.stderr.read()).decode().splitlines()
+        await service.rest()
+        assert service.process.returncode == 1
+        assert service.ready["event"] == "failed"
+        assert err[-1] == "weir-demo: KeyError; the log says where"
+        [logged] = [json.loads(line) for line in err if '"service_failed"' in line]
+        assert any(frame.endswith(" wire") for frame in logged["exception"][0]["frames"])
+        assert "not there" not in "".join(err)
+
+
 @pytest.mark.parametrize("address", ["", "nohost", ":1", "h:", "h:x", "h:70000", "h:-1", "h:²"])
 def test_addresses_that_are_none_are_refused(address: str) -> None:
     with pytest.raises(StartupError, match="--grpc-address"):

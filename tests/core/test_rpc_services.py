@@ -1,6 +1,7 @@
 """Auth between services, health, reflection, and one trace across hops."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import grpc
@@ -262,3 +263,27 @@ async def test_a_client_that_leaves_does_not_interrupt_the_settlement_in_finally
         await anext(aiter(call))
         call.cancel()
         await eventually(settled.is_set)
+
+
+async def test_a_cancelled_bidirectional_call_settles_however_its_end_shows() -> None:
+    """The request iterator may end as if in order, with the cancellation coming after."""
+    settled: list[str] = []
+
+    async def settle() -> None:
+        await asyncio.sleep(0.1)
+        settled.append("yes")
+
+    async def serve(requests: AsyncIterator[bytes], context: Any) -> None:
+        try:
+            async for request in requests:
+                await context.write(request)
+        finally:
+            await finish(settle(), 5)
+
+    async with echo_server(B=("bidi", serve)) as echo:
+        for count in range(1, 6):
+            call = echo.bidi("B")()
+            await call.write(b"x")
+            assert await call.read() == b"x"
+            call.cancel()
+            await eventually(lambda count=count: len(settled) == count)  # type: ignore[misc]

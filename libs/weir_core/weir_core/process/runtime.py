@@ -139,14 +139,29 @@ class ServiceRuntime:
         self._install_signals()
         watch = self._watch_parent()
         try:
-            await wire()
-            await self._start()
-            await self._stop.wait()
-            await self._drain()
+            if await self._wired(wire):
+                await self._start()
+                await self._stop.wait()
+                await self._drain()
         finally:
             await self._shut_down()
             if watch is not None:
                 watch.cancel()
+
+    async def _wired(self, wire: Hook) -> bool:
+        """False when the end came first: wiring may load a model for a long time."""
+        wiring = asyncio.ensure_future(wire())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({wiring, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if wiring.done():
+                wiring.result()
+                return True
+            return False
+        finally:
+            for task in (wiring, stopped):
+                task.cancel()
+            await asyncio.gather(wiring, stopped, return_exceptions=True)
 
     async def set_serving(self, service: str, serving: bool) -> None:
         """Sets the health of one service by full name."""

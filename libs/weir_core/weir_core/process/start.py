@@ -10,9 +10,12 @@ from typing import TypeVar
 from weir_core.config import ServiceSettings, load_settings
 from weir_core.errors.startup import StartupError
 from weir_core.process.runtime import ServiceRuntime
+from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.telemetry import setup_telemetry
 
 S = TypeVar("S", bound=ServiceSettings)
+
+_log = get_logger(__name__)
 
 Wire = Callable[[ServiceRuntime, S], Awaitable[None]]
 
@@ -45,6 +48,9 @@ def run_service(
             runner.run(_main(name, settings, wire))
     except StartupError as exc:
         return _fail(name, exc, 1)
+    except Exception as exc:
+        _log.critical("service_failed", exc_info=exc)
+        return _fail(name, StartupError(f"{type(exc).__name__}; the log says where"), 1)
     return 0
 
 
