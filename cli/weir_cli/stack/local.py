@@ -72,6 +72,12 @@ class LocalStack:
         """Process ids of the services by name."""
         return self._supervisor.pids if self._supervisor else {}
 
+    def address(self, service: str) -> str:
+        """`host:port` of a service's gRPC server. Raises RuntimeError before `start`."""
+        if self._supervisor is None:
+            raise RuntimeError("the stack has not started")
+        return self._supervisor.child(service).ready["grpc"]
+
     async def start(self) -> None:
         """Returns when every service serves and every worker is registered.
 
@@ -111,10 +117,17 @@ class LocalStack:
             keeping.cancel()
             await asyncio.wait({keeping})
 
+    async def keep_up(self) -> None:
+        """Restarts what ends, until cancelled; `serve` does so by itself."""
+        if self._supervisor is None:
+            raise RuntimeError("keep_up() before start()")
+        await self._supervisor.keep_up()
+
     async def stop(self) -> None:
         """Drains and ends every service in order; a second Ctrl-C calls `kill`."""
         if self._supervisor is not None:
-            self._say("\nDraining; Ctrl-C again to end at once")
+            if self._welcome is not None:
+                self._say("\nDraining; Ctrl-C again to end at once")
             await self._supervisor.stop()
         if self._state is not None:
             self._state.release()
