@@ -13,7 +13,7 @@ from weir_core.errors import WeirError
 from weir_core.errors.startup import StartupError
 from weir_core.process.address import bind_failed, check_free, join_address, split_address
 from weir_core.rpc.channel import ServiceChannel, open_channel
-from weir_core.rpc.health import add_health
+from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import add_reflection, create_server
 from weir_core.telemetry.logs import get_logger
@@ -77,20 +77,21 @@ class WorkerApp:
             on_lost=self._on_engine_lost,
             frozen_after_s=settings.engine_timeout_s,
         )
-        self._server = self._create_server()
-        self._health = add_health(self._server, [SERVICE])
+        self._server: grpc.aio.Server | None = None
+        self._health: ServerHealth | None = None
         self._channel: ServiceChannel | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Binds, starts the engine, serves, and starts to register. Raises StartupError."""
+        """Starts the engine, serves, and starts to register. Raises StartupError."""
         self._check_secret()
-        self.address = self._bind()
+        check_free(self.settings.address, "address")
+        # Before anything of gRPC exists in this process: a fork beside its threads is a hazard.
         await self._engine.start(self.settings.engine_start_timeout_s)
+        server = self._server = self._create_server()
+        self.address = self._bind(server)
         worker = self._assemble()
-        self._serve(worker)
-        await self._server.start()
-        await self._health.start()
+        await self._serve(server, worker)
         if self.settings.scheduler_address:
             self.link = self._open_link(worker)
             self.link.start()
@@ -115,8 +116,10 @@ class WorkerApp:
             self.worker.drain.stop()
             await self._stop_link()
             self.worker.streams.close("the worker is stopping")
-        await self._health.enter_shutdown()
-        await self._server.stop(min(self.settings.grace_s, _MOST_GRACE_S))
+        if self._health is not None:
+            await self._health.enter_shutdown()
+        if self._server is not None:
+            await self._server.stop(min(self.settings.grace_s, _MOST_GRACE_S))
         await self._engine.stop(_ENGINE_STOP_S)
         if self._channel is not None:
             await self._channel.close()
@@ -137,13 +140,11 @@ class WorkerApp:
         )
         return create_server(interceptors=interceptors)
 
-    def _bind(self) -> str:
+    def _bind(self, server: grpc.aio.Server) -> str:
         address = self.settings.address
         host, _ = split_address(address, "address")
-        add_reflection(self._server, [SERVICE])
-        check_free(address, "address")
         try:
-            port = self._server.add_insecure_port(address)
+            port = server.add_insecure_port(address)
         except RuntimeError as exc:
             raise bind_failed(address, "address", str(exc)) from exc
         return join_address(host, port)
@@ -161,7 +162,7 @@ class WorkerApp:
         )
         return self.worker
 
-    def _serve(self, worker: Worker) -> None:
+    async def _serve(self, server: grpc.aio.Server, worker: Worker) -> None:
         servicer = WorkerServicer(
             worker.attempts,
             worker.streams,
@@ -170,7 +171,11 @@ class WorkerApp:
             drain=worker.drain,
             clock=self._clock,
         )
-        add_WorkerServiceServicer_to_server(servicer, self._server)
+        add_WorkerServiceServicer_to_server(servicer, server)
+        add_reflection(server, [SERVICE])
+        health = self._health = add_health(server, [SERVICE])
+        await server.start()
+        await health.start()
 
     def _open_link(self, worker: Worker) -> SchedulerLink:
         self._channel = open_channel(
@@ -212,7 +217,9 @@ class WorkerApp:
         self._spawn(self._show_health())
 
     async def _show_health(self) -> None:
-        serving = self.worker is not None and not self.worker.drain.active
+        if self._health is None or self.worker is None:
+            return
+        serving = not self.worker.drain.active
         for service in ("", SERVICE):
             await self._health.set_serving(service, serving)
 

@@ -113,8 +113,8 @@ class RunningWorker:
         )
 
 
-def worker_settings(**changes: object) -> WorkerSettings:
-    values: dict[str, object] = {
+def worker_settings(**changes: Any) -> WorkerSettings:
+    values: dict[str, Any] = {
         "address": "127.0.0.1:0",
         "metrics_address": "",
         "cluster_token": SecretStr(SECRET),
@@ -124,25 +124,22 @@ def worker_settings(**changes: object) -> WorkerSettings:
         "null_step_us": 1000,
         "grace_s": 0.5,
     }
-    return WorkerSettings(**(values | changes))  # type: ignore[arg-type]
+    return WorkerSettings(**(values | changes))
 
 
 @asynccontextmanager
-async def running_worker(
-    *, process: bool = False, **changes: object
-) -> AsyncIterator[RunningWorker]:
+async def running_worker(*, process: bool = False, **changes: Any) -> AsyncIterator[RunningWorker]:
     """A worker of the null model; its engine is a thread unless a `process` is asked for."""
     settings = worker_settings(**changes)
     spans = InMemorySpanExporter()
     tracing = Tracing("weir-worker", processor=SimpleSpanProcessor(spans))
     telemetry = Telemetry(tracing, create_registry())
     ends: list[tuple[str, bool]] = []
-    config = settings.engine_config()
     app = WorkerApp(
         settings,
         telemetry,
         on_end=lambda why, failed: ends.append((why, failed)),
-        launcher=None if process else thread_engine(config),
+        launcher=None if process else thread_engine(settings.engine_config()),
     )
     channel = None
     try:
@@ -234,6 +231,7 @@ class Gateway:
         self._call: grpc.aio.StreamStreamCall[ExecuteRequest, ExecuteResponse] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
+        self._turn = asyncio.Lock()
 
     async def open(self, *, read: bool = True) -> "Gateway":
         self._call = self._worker.stub.Execute()
@@ -251,7 +249,8 @@ class Gateway:
 
     async def send(self, frame: ExecuteRequest) -> None:
         assert self._call is not None
-        await self._call.write(frame)
+        async with self._turn:
+            await self._call.write(frame)
 
     async def start(
         self, *wanted: GenerationSpec, grant: SignedGrant | None = None
@@ -393,3 +392,8 @@ class ScriptedScheduler(SchedulerServiceServicer):
             elif frame.HasField("report"):
                 self.reports.append(frame.report)
                 self.report_times.append(asyncio.get_running_loop().time())
+
+
+def scripted_scheduler(report_interval_s: float = 0.2) -> ScriptedScheduler:
+    """A scheduler that is not started yet; the RPCs that it lacks answer UNIMPLEMENTED."""
+    return ScriptedScheduler(report_interval_s)  # type: ignore[abstract]
