@@ -10,7 +10,7 @@ from weir_cli.errors import CommandError
 
 _MODULE = "weir_worker.models.fetch"
 _DEADLINE_S = 900.0
-_QUIET_S = 2.0
+_QUIET_S = 3.0
 _PATIENCE_S = 15.0
 
 
@@ -48,8 +48,8 @@ async def _say_progress(
     """A line once it takes longer than a look at a finished folder, then one now and then."""
     if (await asyncio.wait({output}, timeout=_QUIET_S))[0]:
         return
-    say("Fetching and converting the default model (93 MB, once)")
+    say("Preparing the default model (93 MB to fetch the first time)")
     waited = _QUIET_S
     while not (await asyncio.wait({output}, timeout=_PATIENCE_S))[0]:
         waited += _PATIENCE_S
-        say(f"  still fetching ({waited:.0f} s)")
+        say(f"  still preparing it ({waited:.0f} s)")

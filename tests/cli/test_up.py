@@ -1,0 +1,236 @@
+"""`weir up` with the real services and the model that computes nothing."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.cli.running_stack import COMMAND, SERVING, RunningStack
+from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH
+from weir.gateway.v1 import inference_service_pb2 as wire
+from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
+    with RunningStack(tmp_path_factory.mktemp("stack"), "--null") as running:
+        running.wait_for(SERVING)
+        yield running
+
+
+def ask(stack: RunningStack, *, max_new_tokens: int = 5) -> Iterator[wire.GenerateResponse]:
+    with grpc.insecure_channel(stack.value("gRPC")) as channel:
+        request = wire.GenerateRequest(
+            model=stack.value("model"), prompt="Hello", max_new_tokens=max_new_tokens, stream=True
+        )
+        request.sampling.ignore_eos = True
+        metadata = (("authorization", f"Bearer {stack.value('API key')}"),)
+        yield from InferenceServiceStub(channel).Generate(request, metadata=metadata, timeout=60)
+
+
+def shell(command: str) -> str:
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def pasted(stack: RunningStack, start: str, end: str = "\n") -> str:
+    text = stack.output
+    begin = text.index(start)
+    return text[begin : text.index(end, begin)]
+
+
+def test_an_answer_is_streamed_and_the_first_url_is_the_openai_base(stack: RunningStack) -> None:
+    text = stack.output
+    assert "> Why is the sky blue?" in text
+    assert "tokens in" in text
+    base = text[text.index("http://") :].split()[0]
+    assert base == f"http://{stack.value('OpenAI base').removeprefix('http://')}"
+    assert base.endswith("/v1")
+
+
+def test_the_curl_line_works_as_pasted(stack: RunningStack) -> None:
+    if subprocess.run(["which", "curl"], capture_output=True).returncode:
+        pytest.skip("curl is not installed")
+    answer = shell(pasted(stack, "curl -s "))
+    assert '"chat.completion"' in answer
+    assert '"usage"' in answer
+
+
+def test_the_grpc_snippet_works_as_pasted(stack: RunningStack) -> None:
+    assert shell(pasted(stack, f"{sys.executable} - <<", "\n\nOr talk")).strip()
+
+
+def test_the_chat_line_works_as_pasted(stack: RunningStack) -> None:
+    line = pasted(stack, "WEIR_API_KEY=")
+    assert "tokens in" in shell(f"echo Hello | {line} --max-new-tokens 5")
+
+
+@pytest.mark.parametrize("language", ["sh", "python"])
+def test_the_blocks_of_the_readme_work(stack: RunningStack, repo_root: Path, language: str) -> None:
+    text = (repo_root / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("## Call it") : text.index("## Test it")]
+    blocks = [part.split("```")[0] for part in section.split(f"```{language}\n")[1:]]
+    assert blocks
+    for block in blocks:
+        program = block.replace("127.0.0.1:8001", stack.value("gRPC"))
+        program = program.replace("http://127.0.0.1:8000/v1", stack.value("OpenAI base")).replace(
+            '"smollm2"', f'"{stack.value("model")}"'
+        )
+        command = [sys.executable, "-c"] if language == "python" else ["bash", "-c"]
+        done = subprocess.run(
+            [*command, program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "WEIR_API_KEY": stack.value("API key")},
+        )
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+        assert done.stdout.strip()
+        assert '"error"' not in done.stdout
+
+
+def test_no_key_and_no_secret_stands_in_a_command_line_or_a_log(stack: RunningStack) -> None:
+    secrets = [stack.value("API key"), (stack.folder / "state" / "cluster_secret").read_text()]
+    seen = [*stack.children().values()]
+    seen += [path.read_text() for path in (stack.folder / "state" / "logs").iterdir()]
+    seen += [path.read_text() for path in (stack.folder / "state").glob("*.yaml")]
+    assert not [text for text in seen for secret in secrets if secret in text]
+
+
+@pytest.mark.parametrize("service", ["weir_worker", "weir_ratelimiter", "weir_scheduler"])
+def test_a_service_that_is_killed_comes_back(stack: RunningStack, service: str) -> None:
+    (pid,) = (pid for pid, line in stack.children().items() if f"-m {service} " in line)
+    before = stack.output.count(" is back")
+    os.kill(pid, signal.SIGKILL)
+    ends_at = time.monotonic() + 60
+    while stack.output.count(" is back") == before:
+        assert time.monotonic() < ends_at, stack.output
+        time.sleep(0.05)
+    assert "ended (signal 9; log: " in stack.output
+    while True:
+        try:
+            answer = list(ask(stack))
+            break
+        except grpc.RpcError:
+            assert time.monotonic() < ends_at
+            time.sleep(0.1)
+    assert answer[-1].finished.usage.completion_tokens == 5
+
+
+def test_once_ends_after_the_answer_and_leaves_nothing(tmp_path: Path) -> None:
+    with RunningStack(tmp_path, "--null", "--once", "--workers", "2") as running:
+        assert running.process.wait(90) == 0, running.output
+        assert "tokens in" in running.output
+        assert SERVING not in running.output
+        assert running.children() == {}
+    with RunningStack(tmp_path, "--null", "--once", "--quiet") as again:
+        assert again.process.wait(90) == 0, again.output
+        assert again.output == ""
+
+
+def test_ctrl_c_lets_a_running_answer_end(tmp_path: Path) -> None:
+    with RunningStack(tmp_path, "--null") as running:
+        running.wait_for(SERVING)
+        answer = ask(running, max_new_tokens=2_000)
+        seen = [next(answer)]
+        while not seen[-1].HasField("delta"):
+            seen.append(next(answer))
+        running.interrupt()
+        seen += list(answer)
+        assert seen[-1].finished.finish_reason == FINISH_REASON_LENGTH
+        assert seen[-1].finished.usage.completion_tokens == 2_000
+        assert running.process.wait(60) == 0, running.output
+        assert "was killed" not in running.output
+        assert running.children() == {}
+
+
+def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
+    with RunningStack(tmp_path, "--null") as running:
+        running.wait_for(SERVING)
+        stopped = [pid for pid, line in running.children().items() if "-m weir_gateway" in line]
+        os.kill(stopped[0], signal.SIGSTOP)
+        running.interrupt()
+        running.wait_for("Draining")
+        running.interrupt()
+        running.process.wait(20)
+        assert running.children() == {}
+
+
+def test_kill_9_of_the_supervisor_leaves_no_process(tmp_path: Path) -> None:
+    with RunningStack(tmp_path, "--null") as running:
+        running.wait_for(SERVING)
+        assert len(running.children()) >= 4
+        running.process.kill()
+        running.process.wait(5)
+        running.wait_no_children(20)
+
+
+def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
+    with RunningStack(tmp_path, "--null") as running:
+        running.wait_for("Starting Tokenweir")
+        running.interrupt()
+        assert running.process.wait(30) == 0, running.output
+        assert running.children() == {}
+
+
+def refused(tmp_path: Path, *arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [*COMMAND, "--once", "--state-dir", str(tmp_path / "state"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env={**os.environ, "TOKENWEIR_HOME": str(tmp_path / "home"), **environment},
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stderr
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        line = refused(tmp_path, "--null", "--port", str(port))
+    assert f"127.0.0.1:{port}: Address already in use; choose another --port" in line
+
+
+def test_a_bad_setting_of_a_service(tmp_path: Path) -> None:
+    line = refused(tmp_path, "--null", "--port", "0", WEIR_GATEWAY__REQUEST_TIMEOUT_S="-1")
+    assert line.startswith("error: gateway did not start: request_timeout_s is '-1'; it must be")
+    assert "WEIR_GATEWAY__REQUEST_TIMEOUT_S" in line
+    assert str(tmp_path / "state" / "logs" / "gateway.log") in line
+
+
+def test_a_bad_directory_file(tmp_path: Path) -> None:
+    file = tmp_path / "directory.yaml"
+    file.write_text("tenants:\n  - {id: acme, plan: none, users: [{id: a}]}\n")
+    line = refused(tmp_path, "--null", "--port", "0", "--directory", str(file))
+    assert line.startswith("error: gateway did not start: ")
+    assert "plan" in line
+
+
+def test_a_model_folder_without_a_model(tmp_path: Path) -> None:
+    line = refused(tmp_path, "--port", "0", "--model", str(tmp_path))
+    assert "config.json: the file is missing; give another --model FOLDER" in line
+
+
+def test_a_default_model_that_cannot_be_fetched(tmp_path: Path) -> None:
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    line = refused(tmp_path, "--port", "0", **offline)
+    assert line.startswith("error: the default model cannot be fetched: ")
+    assert "--model FOLDER" in line

@@ -1,0 +1,33 @@
+import json
+import shlex
+from pathlib import Path
+
+from weir_cli.stack.welcome import Welcome
+
+WELCOME = Welcome(
+    http="127.0.0.1:8000",
+    grpc="127.0.0.1:8001",
+    model="it's-a-model",
+    key="wr_dev_key",
+    state=Path("/state"),
+    metrics={"gateway": "127.0.0.1:8000", "scheduler": "127.0.0.1:9003"},
+)
+
+
+def test_the_first_url_is_the_base_for_openai_clients() -> None:
+    text = WELCOME.text()
+    first = text[text.index("http") :].split()[0]
+    assert first == "http://127.0.0.1:8000/v1"
+
+
+def test_the_curl_line_is_one_line_that_a_shell_reads_as_meant() -> None:
+    line = WELCOME.curl()
+    assert "Authorization: Bearer wr_dev_key" in line
+    assert "\n" not in line
+    body = json.loads(shlex.split(line)[-1])
+    assert body["model"] == "it's-a-model"
+
+
+def test_the_snippet_is_a_program() -> None:
+    program = WELCOME.snippet().split("<<'EOF'\n")[1].removesuffix("EOF")
+    compile(program, "snippet", "exec")
