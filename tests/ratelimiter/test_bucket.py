@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from weir_core.bucket import MAX_UNITS, BucketShape, BucketState
 from weir_core.errors import InvalidField
 

@@ -50,19 +50,17 @@ async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
     )
     servicer = RateLimiterServicer(limiter, lambda: clock.now_us() // 1_000)
     add_RateLimiterServiceServicer_to_server(servicer, server)
-    runtime.add_server(
-        server, address=settings.grpc_address, knob="grpc_address", services=[SERVICE]
-    )
+    runtime.add_server(server, address=settings.address, knob="address", services=[SERVICE])
 
 
 def _open_store(settings: RateLimiterSettings, time: SteadyTime) -> MemoryStore:
     options = MemoryOptions(
-        fsync=settings.journal.fsync,
+        fsync=settings.fsync,
         horizon_ms=settings.remember_s * 1_000,
         most_ended=settings.remember_most,
-        compact_bytes=settings.journal.compact_bytes,
+        compact_bytes=settings.compact_bytes,
     )
-    log = MemoryLog.open(Path(settings.data_dir), options, time.now_ms())
+    log = MemoryLog.open(Path(settings.journal), options, time.now_ms())
     return MemoryStore(log, time.now_ms)
 
 
@@ -76,7 +74,7 @@ def _start_tasks(
     watcher = DirectoryWatcher(channel, "ratelimiter")
     follower = DirectoryFollower(limiter.use)
     watcher.on_change(follower.changed)
-    maintenance = Periodic("maintenance", settings.journal.fsync_interval_s, store.maintain)
+    maintenance = Periodic("maintenance", settings.fsync_interval_s, store.maintain)
     sweep = Periodic("sweep", settings.sweep_interval_s, limiter.sweep)
     for task in (follower, watcher, maintenance, sweep):
         task.start()

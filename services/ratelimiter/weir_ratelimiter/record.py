@@ -20,7 +20,7 @@ _MAC_BYTES = 32
 _LONGEST = 65_536
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Contents of a record.
 
     Attributes:

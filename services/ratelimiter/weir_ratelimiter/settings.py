@@ -3,39 +3,33 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from weir_core.config import ServiceSettings, SettingsGroup
+from weir_core.config import ServiceSettings
 from weir_ratelimiter.store.journal import FsyncPolicy
 
 
-class JournalSettings(SettingsGroup):
-    """How durable and how large the journal is.
-
-    A decision is in the kernel before its reply: it survives kill -9 under every policy. A
-    power cut loses, under `interval`, what was decided since the last fsync; under `always`,
-    nothing.
-    """
-
-    fsync: FsyncPolicy = "interval"
-    fsync_interval_s: float = Field(default=1.0, gt=0, le=60, description="seconds between fsyncs")
-    compact_bytes: int = Field(
-        default=64 * 1024 * 1024, ge=65_536, description="growth at which the journal is compacted"
-    )
-
-
 class RateLimiterSettings(ServiceSettings):
-    """What the ratelimiter can be told."""
+    """What the ratelimiter can be told.
+
+    A decision is in the kernel before its reply: it survives kill -9 under every `fsync`. A
+    power cut loses, under `interval`, what was decided since the last fsync, under `never`
+    whatever the kernel had not written, and under `always` nothing.
+    """
 
     model_config = SettingsConfigDict(env_prefix="WEIR_RATELIMITER__")
 
-    grpc_address: str = Field("127.0.0.1:50052", description="host:port of the gRPC API")
+    address: str = Field("127.0.0.1:8002", description="host:port of the gRPC API")
     directory_address: str = Field(
-        "127.0.0.1:50050", description="host:port that serves weir.directory.v1 (the gateway)"
+        "127.0.0.1:8001", description="host:port that serves weir.directory.v1 (the gateway)"
     )
-    data_dir: str = Field(".weir/ratelimiter", description="folder of the journal")
+    journal: str = Field(".weir/journal", description="folder of the journal")
+    fsync: FsyncPolicy = "interval"
+    fsync_interval_s: float = Field(1.0, gt=0, le=60, description="seconds between fsyncs")
+    compact_bytes: int = Field(
+        64 * 1024 * 1024, ge=65_536, description="growth at which the journal is compacted"
+    )
     ttl_s: float = Field(30, ge=1, le=600, description="life of a lease without a heartbeat")
     sweep_interval_s: float = Field(1, gt=0, le=60, description="seconds between sweeps")
     remember_s: int = Field(
         24 * 3600, ge=60, description="how long the end of a request is remembered"
     )
     remember_most: int = Field(200_000, ge=1, description="how many ends are remembered")
-    journal: JournalSettings = JournalSettings()

@@ -14,7 +14,7 @@ from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
 
 
-class ReserveCommand(msgspec.Struct, frozen=True):
+class ReserveCommand(msgspec.Struct, frozen=True, gc=False):
     """A request for admission, its limits resolved and its static checks passed.
 
     Attributes:
@@ -35,7 +35,7 @@ class ReserveCommand(msgspec.Struct, frozen=True):
     price_version: int
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True, gc=False):
     """What all limits say to one command.
 
     Attributes:

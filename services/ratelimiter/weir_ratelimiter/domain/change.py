@@ -10,7 +10,7 @@ from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
 
 
-class Bucket(msgspec.Struct, frozen=True, array_like=True):
+class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A bucket with the shape under which its state was reached."""
 
     shape: BucketShape
@@ -22,7 +22,7 @@ class Bucket(msgspec.Struct, frozen=True, array_like=True):
         return self.shape.level(self.state)
 
 
-class Move(msgspec.Struct, frozen=True, array_like=True):
+class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A debit (positive) or credit (negative) of one bucket, and the bucket afterwards.
 
     `amount` is counted before the level is clamped at the capacity.
@@ -40,7 +40,7 @@ class EventKind(IntEnum):
     ADJUST = 2
 
 
-class LedgerEvent(msgspec.Struct, frozen=True, array_like=True):
+class LedgerEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row for the ledger, unique by (`reservation_id`, `kind`).
 
     Every reservation that ends has one CHARGE, of zero tokens where nothing ran; a late
@@ -61,7 +61,7 @@ class LedgerEvent(msgspec.Struct, frozen=True, array_like=True):
     lifecycle: bytes
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True, tag="change"):
+class Change(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="change"):
     """One decision's effect on buckets, reservation and outbox.
 
     `reservation` is None where limits alone changed their shape.

@@ -15,7 +15,7 @@ from weir_ratelimiter.domain.usage import Usage
 _OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
 
 
-class Extension(msgspec.Struct, frozen=True):
+class Extension(msgspec.Struct, frozen=True, gc=False):
     """News of one running reservation.
 
     Attributes:
@@ -35,7 +35,7 @@ class Extension(msgspec.Struct, frozen=True):
     lifecycle: bytes = b""
 
 
-class Extended(msgspec.Struct, frozen=True):
+class Extended(msgspec.Struct, frozen=True, gc=False):
     """Result of an extension.
 
     Attributes:

@@ -26,13 +26,6 @@ class LeaseSet:
         self._earliest_ms = min(self._earliest_ms, expires_ms) if self._leases else expires_ms
         self._leases[holder] = (acquired_ms, expires_ms)
 
-    def shorten(self, holder: str, expires_ms: int) -> None:
-        """Let the lease of `holder`, if it has one, lapse no later than `expires_ms`."""
-        held = self._leases.get(holder)
-        if held is not None and expires_ms < held[1]:
-            self._leases[holder] = (held[0], expires_ms)
-            self._earliest_ms = min(self._earliest_ms, expires_ms)
-
     def release(self, holder: str) -> None:
         """Free the place of `holder`, if it has one."""
         held = self._leases.pop(holder, None)

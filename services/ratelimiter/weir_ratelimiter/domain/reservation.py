@@ -19,7 +19,7 @@ class State(IntEnum):
     EXPIRED = 4
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one limit holds for a reservation.
 
     Attributes:
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     window: str = ""
 
 
-class Settlement(msgspec.Struct, frozen=True, array_like=True):
+class Settlement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a reservation ended.
 
     Attributes:
@@ -55,7 +55,7 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     late: bool = False
 
 
-class Reservation(msgspec.Struct, frozen=True, array_like=True):
+class Reservation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One request's hold on all layers.
 
     Attributes:

@@ -21,7 +21,7 @@ OUTCOME_EXPIRED = 8
 """`weir.common.v1.OUTCOME_EXPIRED`."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """How a request ended, as its caller says.
 
     Attributes:
@@ -36,7 +36,7 @@ class Report(msgspec.Struct, frozen=True):
     lifecycle: bytes = b""
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Ending(msgspec.Struct, frozen=True, gc=False):
     """An ended reservation, and the change that ends it."""
 
     reservation: Reservation

@@ -5,7 +5,7 @@ import msgspec
 from weir_ratelimiter.domain.limit import Limit
 
 
-class Shortfall(msgspec.Struct, frozen=True):
+class Shortfall(msgspec.Struct, frozen=True, gc=False):
     """Why one limit refuses.
 
     Attributes:

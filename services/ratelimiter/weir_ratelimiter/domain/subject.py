@@ -10,7 +10,7 @@ _ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}", re.ASCII)
 _ID_BOUND = "1 to 128 characters of A-Z a-z 0-9 . _ : / -"
 
 
-class Subject(msgspec.Struct, frozen=True, array_like=True):
+class Subject(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The chain that limits are keyed by; `user_id` and `api_key_id` may be empty."""
 
     tenant_id: str

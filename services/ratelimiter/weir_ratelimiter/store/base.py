@@ -17,7 +17,7 @@ from weir_ratelimiter.record import Record
 Limits = Mapping[str, Limit]
 
 
-class Reserved(msgspec.Struct, frozen=True):
+class Reserved(msgspec.Struct, frozen=True, gc=False):
     """Answer to Reserve.
 
     Attributes:
@@ -33,7 +33,7 @@ class Reserved(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
-class ExtendedReservation(msgspec.Struct, frozen=True):
+class ExtendedReservation(msgspec.Struct, frozen=True, gc=False):
     """Answer to Extend; `shortfalls` are the limits that refused the additional tokens."""
 
     reservation: Reservation
@@ -41,7 +41,7 @@ class ExtendedReservation(msgspec.Struct, frozen=True):
     in_debt: bool
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True, gc=False):
     """Answer to Settle and Refund.
 
     Attributes:
@@ -54,7 +54,7 @@ class Ended(msgspec.Struct, frozen=True):
     conflict: bool = False
 
 
-class LimitState(msgspec.Struct, frozen=True):
+class LimitState(msgspec.Struct, frozen=True, gc=False):
     """Where one limit stands.
 
     Attributes:

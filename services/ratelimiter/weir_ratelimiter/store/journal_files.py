@@ -29,7 +29,7 @@ class JournalFolder:
             self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartupError(
-                f"the ratelimiter cannot use {path}: {error.strerror}; set --data-dir to a "
+                f"the ratelimiter cannot use {path}: {error.strerror}; set --journal to a "
                 "folder that it may write"
             ) from error
         try:
@@ -37,7 +37,7 @@ class JournalFolder:
         except OSError as error:
             os.close(self._lock)
             raise StartupError(
-                f"another ratelimiter uses {path}; set --data-dir to a folder of its own"
+                f"another ratelimiter uses {path}; set --journal to a folder of its own"
             ) from error
 
     def latest(self) -> Path | None:

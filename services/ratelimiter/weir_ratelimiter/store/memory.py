@@ -29,7 +29,7 @@ class MemoryStore:
         self._state = log.state
         self._clock = now_ms
         self._last_ms = now_ms()
-        self._state.clamp_expiries(self._last_ms)
+        self._rebase(self._last_ms)
 
     @property
     def epoch(self) -> str:
@@ -170,9 +170,13 @@ class MemoryStore:
     def _now_ms(self) -> int:
         now_ms = self._clock()
         if now_ms < self._last_ms:
-            self._state.clamp_expiries(now_ms)
+            self._rebase(now_ms)
         self._last_ms = now_ms
         return now_ms
+
+    def _rebase(self, now_ms: int) -> None:
+        for change in self._state.rebased(now_ms):
+            self._log.commit(change)
 
     def _limit_state(self, limit: Limit, now_ms: int) -> LimitState:
         held = self._state.held.get(limit.key, 0)

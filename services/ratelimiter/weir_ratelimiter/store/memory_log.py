@@ -96,6 +96,11 @@ class MemoryLog:
         return self._journal.size
 
     @property
+    def journal_path(self) -> Path:
+        """The file that is being written."""
+        return self._journal.path
+
+    @property
     def compaction_due(self) -> bool:
         """Whether the journal has outgrown its snapshot."""
         grown = self._journal.size - self._compacted_size
@@ -135,6 +140,7 @@ class MemoryLog:
         Raises:
             WeirError, OSError: it failed; the present journal stays in use.
         """
+        self.state.drop_full_buckets(now_ms)
         snapshot = Snapshot(self.state, self.epoch, now_ms)
         draft = self._folder.begin(self._folder.next_path())
         self._meanwhile = []
@@ -162,6 +168,7 @@ class MemoryLog:
             self._meanwhile.append(frame)
 
     def _write_snapshot(self, now_ms: int) -> None:
+        self.state.drop_full_buckets(now_ms)
         draft = self._folder.begin(self._folder.next_path())
         for frame in Snapshot(self.state, self.epoch, now_ms).frames():
             draft.append(frames.encode(frame))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from weir_ratelimiter.domain.change import Bucket, Change, LedgerEvent
+from weir_ratelimiter.domain.change import Bucket, Change, LedgerEvent, Move
 from weir_ratelimiter.domain.leases import LeaseSet
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import Reservation
@@ -72,7 +72,7 @@ class MemoryState:
             self._count(reservation, 1)
             for key in _lease_keys(reservation):
                 self._leases[key].hold(reservation.id, at_ms, reservation.expires_ms)
-            if old is None:
+            if old is None or reservation.expires_ms < old.expires_ms:
                 heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
         else:
             if old is not None and was_open:
@@ -83,44 +83,54 @@ class MemoryState:
 
     def lapsed(self, now_ms: int, most: int) -> list[Reservation]:
         """Open reservations whose leases have lapsed, longest first."""
-        found: list[Reservation] = []
+        found: dict[str, Reservation] = {}
         while self._by_expiry and self._by_expiry[0][0] <= now_ms and len(found) < most:
             _, reservation_id = heapq.heappop(self._by_expiry)
             reservation = self.reservations.get(reservation_id)
             if reservation is None or not reservation.open:
                 continue
             if reservation.expired_at(now_ms):
-                found.append(reservation)
+                found[reservation_id] = reservation
             else:
                 heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation_id))
-        for reservation in found:
+        for reservation in found.values():
             heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
-        return found
+        return list(found.values())
 
     def has_lapsed(self, reservation: Reservation, now_ms: int) -> bool:
         """Whether an open reservation lost its leases, be it before the clock went back."""
         return reservation.expired_at(now_ms) or any(
-            reservation.id not in self._leases[key] for key in _lease_keys(reservation)
+            reservation.id not in self._leases.get(key, ()) for key in _lease_keys(reservation)
         )
 
-    def clamp_expiries(self, now_ms: int) -> None:
-        """After the clock went back: nothing lives longer than its ttl from now.
+    def rebased(self, now_ms: int) -> list[Change]:
+        """What a clock that went back to `now_ms` changes.
 
-        A place that was lost already stays lost, as somebody else may have it.
+        Buckets far ahead start to count from now, and no reservation lives longer than its ttl
+        from now. A lease that was lost already stays lost, as somebody else may have its place.
         """
-        self._by_expiry = []
-        for reservation in [r for r in self.reservations.values() if r.open]:
-            latest = now_ms + reservation.ttl_ms
-            if self.has_lapsed(reservation, now_ms):
-                latest = now_ms
-            expires_ms = min(reservation.expires_ms, latest)
-            self.reservations[reservation.id] = msgspec.structs.replace(
-                reservation, expires_ms=expires_ms
-            )
-            for key in _lease_keys(reservation):
-                self._leases[key].shorten(reservation.id, expires_ms)
-            self._by_expiry.append((expires_ms, reservation.id))
-        heapq.heapify(self._by_expiry)
+        moves = []
+        for key, bucket in self.buckets.items():
+            state = bucket.shape.refilled(bucket.state, now_ms)
+            if state.at_ms < bucket.state.at_ms:
+                moves.append(Move(key, 0, Bucket(bucket.shape, state)))
+        changes = [Change(now_ms, tuple(moves), None)] if moves else []
+        for reservation in self.reservations.values():
+            if not reservation.open:
+                continue
+            lapsed = self.has_lapsed(reservation, now_ms)
+            latest = now_ms if lapsed else now_ms + reservation.ttl_ms
+            if reservation.expires_ms > latest:
+                shortened = msgspec.structs.replace(reservation, expires_ms=latest)
+                changes.append(Change(now_ms, (), shortened))
+        return changes
+
+    def drop_full_buckets(self, now_ms: int) -> None:
+        """Forget buckets that are full: one that is not there is full."""
+        for key, bucket in list(self.buckets.items()):
+            shape = bucket.shape
+            if shape.refilled(bucket.state, now_ms).parts == shape.capacity * shape.period_ms:
+                del self.buckets[key]
 
     def totals(self, now_ms: int) -> dict[str, int]:
         """Sums over everything, for metrics."""

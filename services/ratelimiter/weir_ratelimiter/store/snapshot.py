@@ -25,14 +25,12 @@ class Snapshot:
         self._outbox = list(state.outbox)
 
     def frames(self) -> Iterator[Frame]:
-        """Every frame of the snapshot; full buckets are left out."""
+        """Every frame of the snapshot."""
         yield self._meta
         rows = 0
         for key, bucket in self._buckets.items():
-            refilled = bucket.shape.refilled(bucket.state, self._meta.taken_ms)
-            if refilled.parts < bucket.shape.capacity * bucket.shape.period_ms:
-                rows += 1
-                yield BucketRow(key, bucket)
+            rows += 1
+            yield BucketRow(key, bucket)
         for reservation in self._reservations:
             rows += 1
             yield ReservationRow(reservation)
