@@ -62,6 +62,7 @@ class WorkerSettings(ServiceSettings):
     )
     watermark: float = Field(0.01, ge=0, lt=1, description="part of the KV blocks left for growth")
     threads: int = Field(0, ge=0, description="compute threads; 0: torch's default")
+    device: str = Field("auto", description="`auto`, `cpu` or a torch device such as `cuda:0`")
     attention_backend: str = Field("auto", description="`auto`, or the name of one")
     null_step_us: int = Field(0, ge=0, description="duration of a step of the null model")
     engine_start_timeout_s: float = Field(300, gt=0, description="bound on loading the model")
@@ -104,6 +105,7 @@ class WorkerSettings(ServiceSettings):
             max_prefill_chunk=self.max_prefill_chunk,
             watermark=self.watermark,
             threads=self.threads,
+            device=self.device,
             attention_backend=self.attention_backend,
             null_step_us=self.null_step_us,
         )

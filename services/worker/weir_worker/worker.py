@@ -8,6 +8,7 @@ from weir_core.clock import Clock
 from weir_core.errors import WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.telemetry import Telemetry
+from weir_worker.attempt_log import AttemptLog
 from weir_worker.attempts import Attempts
 from weir_worker.device import open_device
 from weir_worker.drain import Drain
@@ -93,6 +94,7 @@ def assemble(
     attempts = _attempts(settings, engine, identity, clock)
     metrics = WorkerMetrics(telemetry.registry, engine, clock)
     attempts.observe(metrics)
+    attempts.observe(AttemptLog())
     attempts.observe(RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model))
     return Worker(
         settings=settings,

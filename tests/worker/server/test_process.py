@@ -14,7 +14,7 @@ import grpc
 import pytest
 from pydantic import SecretStr
 
-from tests.worker.server.support import SECRET, eventually, spec
+from tests.worker.server.support import SECRET, TRACE_ID, eventually, spec
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.worker.v1.worker_service_pb2 import GenerateRequest, GenerateResponse
@@ -92,7 +92,11 @@ async def test_sigterm_lets_the_running_end_and_refuses_the_new() -> None:
         assert status == 0, errors
         # Logs are JSON, and hold no text of a request.
         lines = [json.loads(line) for line in errors.splitlines()]
-        assert {line["service"] for line in lines} == {"weir-worker"}
+        assert {line["service"] for line in lines} <= {"weir-worker", "weir-worker-engine"}
+        ended = next(line for line in lines if line["event"] == "attempt_ended")
+        assert ended["tenant_id"] == "acme"
+        assert ended["trace_id"] == TRACE_ID
+        assert ended["completion_tokens"] > 0
         for text in ("ABCDEFGH", "".join(event.delta.text for event in events)[:20]):
             assert text not in errors
 

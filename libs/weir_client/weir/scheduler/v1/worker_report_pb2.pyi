@@ -137,7 +137,9 @@ class WorkerReport(_message.Message):
 
     @_builtins.property
     def finished(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptEnd]:
-        """Attempts that ended since the last report."""
+        """Attempts that ended since the last report, refused starts included. After a reconnection
+        the ends of the last 30 s come once more.
+        """
 
     @_builtins.property
     def prefix_blocks_added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
@@ -250,6 +252,7 @@ class AttemptProgress(_message.Message):
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     KV_BLOCKS_FIELD_NUMBER: _builtins.int
     computed_prompt_tokens: _builtins.int
+    """Without those read from the cache."""
     cached_prompt_tokens: _builtins.int
     completion_tokens: _builtins.int
     kv_blocks: _builtins.int
@@ -282,10 +285,13 @@ class AttemptEnd(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     finish_reason: _sampling_pb2.FinishReason.ValueType
+    """Unspecified when the scheduler asked to abort an attempt that is not known here."""
     @_builtins.property
     def attempt(self) -> _lifecycle_pb2.Attempt: ...
     @_builtins.property
-    def usage(self) -> _usage_pb2.Usage: ...
+    def usage(self) -> _usage_pb2.Usage:
+        """Absent likewise."""
+
     def __init__(
         self,
         *,

@@ -55,7 +55,9 @@ Global___ExecuteRequest: _TypeAlias = ExecuteRequest  # noqa: Y015
 
 @_typing.final
 class StartAttempt(_message.Message):
-    """Start one attempt."""
+    """Start one attempt. A refused start is answered on the stream by a terminal record with
+    FINISH_REASON_REJECTED; the same start twice on one stream changes nothing.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -253,7 +255,9 @@ class GenerateRequest(_message.Message):
     def spec(self) -> Global___GenerationSpec: ...
     @_builtins.property
     def grant(self) -> _lifecycle_pb2.SignedGrant:
-        """Required unless the worker is configured to run without scheduler."""
+        """Required unless the worker is configured to run without scheduler. A refused start is the
+        status of the call.
+        """
 
     def __init__(
         self,

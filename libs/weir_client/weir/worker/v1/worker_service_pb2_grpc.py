@@ -94,7 +94,7 @@ class WorkerServiceServicer:
 
     def Abort(self, request, context):
         """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
-        Unknown attempts: NOT_FOUND.
+        Unknown attempts: NOT_FOUND, and their start is refused should it still come.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class WorkerServiceStub:
     """One request on a stream of its own, for everyone with a stub. Cancelling it aborts."""
     Abort: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.AbortRequest, _worker_service_pb2.AbortResponse]
     """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
-    Unknown attempts: NOT_FOUND.
+    Unknown attempts: NOT_FOUND, and their start is refused should it still come.
     """
     GetTerminalRecord: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GetTerminalRecordRequest, _worker_service_pb2.GetTerminalRecordResponse]
     """The terminal record of an attempt, kept for 10 minutes."""
@@ -67,7 +67,7 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     """One request on a stream of its own, for everyone with a stub. Cancelling it aborts."""
     Abort: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.AbortRequest, _worker_service_pb2.AbortResponse]  # type: ignore[assignment]
     """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
-    Unknown attempts: NOT_FOUND.
+    Unknown attempts: NOT_FOUND, and their start is refused should it still come.
     """
     GetTerminalRecord: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.GetTerminalRecordRequest, _worker_service_pb2.GetTerminalRecordResponse]  # type: ignore[assignment]
     """The terminal record of an attempt, kept for 10 minutes."""
@@ -107,7 +107,7 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_service_pb2.AbortResponse, _abc.Awaitable[_worker_service_pb2.AbortResponse]]:
         """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
-        Unknown attempts: NOT_FOUND.
+        Unknown attempts: NOT_FOUND, and their start is refused should it still come.
         """
 
     @_abc_1.abstractmethod
