@@ -69,8 +69,7 @@ def replace_folder(source: Path, target: Path, digest: str) -> None:
         folder = Path(made) / target.name
         folder.mkdir()
         try:
-            with open_gguf(source) as file:
-                _write_folder(file, folder)
+            _write_folder(open_gguf(source), folder)
             Manifest.of(folder, digest).write(folder)
             if target.exists():
                 shutil.rmtree(target)

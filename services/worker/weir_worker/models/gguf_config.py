@@ -1,8 +1,7 @@
 """What a GGUF file's metadata say about the model, in the form of a config.json."""
 
+import math
 from typing import Any
-
-import numpy as np
 
 from weir_core.model_folder import ModelFileError
 from weir_worker.models.gguf_file import GgufFile
@@ -32,10 +31,8 @@ def hugging_face_config(file: GgufFile) -> dict[str, Any]:
         "architectures": [_CLASSES[arch]],
         "model_type": arch,
         **_sizes(file, arch),
-        "rms_norm_eps": float(
-            np.float32(file.metadata.get(f"{arch}.attention.layer_norm_rms_epsilon", 1e-5))
-        ),
-        "rope_theta": float(file.metadata.get(f"{arch}.rope.freq_base", 10_000.0)),
+        "rms_norm_eps": _positive(file, f"{arch}.attention.layer_norm_rms_epsilon", 1e-5),
+        "rope_theta": _positive(file, f"{arch}.rope.freq_base", 10_000.0),
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in file.tensors,
         "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
@@ -105,6 +102,13 @@ def _refuse_unbuilt_rope(file: GgufFile, arch: str, head_dim: int) -> None:
 def _eos_token_ids(file: GgufFile) -> list[int]:
     keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
     return list(dict.fromkeys(file.metadata[key] for key in keys if key in file.metadata))
+
+
+def _positive(file: GgufFile, key: str, default: float) -> float:
+    value = file.metadata.get(key, default)
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ModelFileError(file.path, f"{key} is {value!r}; it must be a positive number")
+    return float(value)
 
 
 def _integer(file: GgufFile, key: str, default: int | None = None) -> int:

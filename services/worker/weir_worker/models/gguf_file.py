@@ -8,8 +8,6 @@ the lengths that it reads.
 import math
 import mmap
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,18 +184,18 @@ class GgufFile:
             )
 
 
-@contextmanager
-def open_gguf(path: Path) -> Iterator[GgufFile]:
-    """Map the file for reading.
+def open_gguf(path: Path) -> GgufFile:
+    """Map the file for reading, as long as somebody holds the result.
 
     Raises:
         ModelFileError: it cannot be read, is no GGUF file, or is truncated or damaged.
     """
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield GgufFile(path, data)
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # mmap of an empty file is a ValueError
         raise ModelFileError(path, f"cannot be read: {error}") from error
+    return GgufFile(path, data)
 
 
 def _bytes(shape: tuple[int, ...], kind: GGMLQuantizationType) -> int:
