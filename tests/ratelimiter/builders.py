@@ -80,7 +80,3 @@ def record_of(reservation: Reservation, epoch: str) -> Record:
 
 def exact(prompt: int, completion: int, *, cached: int = 0, outcome: int = OK) -> Report:
     return Report(Usage(prompt, cached, completion), Quality.EXACT, outcome)
-
-
-def by_key(*limits: Limit) -> dict[str, Limit]:
-    return {limit.key: limit for limit in limits}

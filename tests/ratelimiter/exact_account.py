@@ -115,7 +115,7 @@ class ExactAccount:
             for key, (limit, _) in hold.amounts.items()
             if limit.kind is Kind.BUCKET and limit.resource in OUTPUT
         ]
-        for key, limit in buckets if extra else ():
+        for _, limit in buckets if extra else ():
             left = self._gauge(limit, now).level.__floor__() - overrun - extra
             allowed = -limit.max_debt if may_owe else 0
             if left < allowed and not limit.shadow:

@@ -15,7 +15,14 @@ from typing import TypeVar, cast
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.ratelimiter.builders import SUBJECT, bucket, command, exact, lease, record_of
 from tests.ratelimiter.exact_account import ExactAccount
@@ -307,23 +314,24 @@ class AccountMachine(RuleBasedStateMachine):
             ) - model.refunded.get(name, 0)
 
 
-AccountMachine.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-TestAccountMachine = AccountMachine.TestCase
+def run(histories: int, steps: int) -> None:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    run_state_machine_as_test(
+        AccountMachine,
+        settings=settings(
+            max_examples=histories,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=slow,
+        ),
+    )
+
+
+def test_random_histories_equal_the_exact_model() -> None:
+    run(40, 40)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
-class TestAccountMachineLong(AccountMachine.TestCase):  # type: ignore[name-defined,misc]
-    """The same for longer: 250 histories of up to 200 steps."""
-
-    settings = settings(
-        max_examples=250,
-        stateful_step_count=200,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+def test_long_random_histories_equal_the_exact_model() -> None:
+    run(250, 200)
