@@ -13,6 +13,7 @@ from weir_core.errors import InvalidField, LimitExceeded, Reason, Violation, Wei
 from weir_core.errors.status import RETRY_PUSHBACK, from_rpc_error
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.deadline import remaining_s
+from weir_core.rpc.server import create_server
 
 BOUND_S = 20.0
 
@@ -220,7 +221,7 @@ class Watched:
             self.ended.append(type(exc).__name__)
             raise
         finally:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
             self.finished = True
 
     async def sleep(self, request: bytes, context: Any) -> bytes:
@@ -287,6 +288,15 @@ async def test_a_stalled_reader_blocks_the_sender_early_and_cancel_closes_the_ge
         assert watched.ended == ["GeneratorExit"]
         await eventually(lambda: code_count(echo, "S", "CANCELLED") == 1)
         assert in_flight(echo) == 0
+
+
+async def test_a_port_is_never_shared_silently() -> None:
+    first, second = create_server(), create_server()
+    port = first.add_insecure_port("127.0.0.1:0")
+    await first.start()
+    with pytest.raises(RuntimeError, match=str(port)):
+        second.add_insecure_port(f"127.0.0.1:{port}")
+    await first.stop(0)
 
 
 async def test_a_flooded_server_is_pushed_back_as_well() -> None:
