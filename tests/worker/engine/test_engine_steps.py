@@ -254,12 +254,29 @@ def test_preempted_requests_resume_before_new_ones() -> None:
 
 
 def test_no_admission_in_a_step_that_preempted() -> None:
-    driver = Driver(num_blocks=9, block_size=4)
-    driver.submit("a", prompt_of(8), 16)
-    driver.submit("b", prompt_of(8, 1), 16)
-    while not driver.engine.planner.preemptions:
-        output = driver.step()
-    assert (output.load.running, output.load.waiting) == (1, 1)
+    driver = Driver()
+    driver.submit("r", prompt_of(8), 16)
+    driver.step()
+    driver.submit("new", prompt_of(8, 1), 16)
+    driver.engine.apply(Preempt("r"))
+    load = driver.step().load
+    assert (load.running, load.waiting) == (0, 2), "there was room for both"
+    load = driver.step().load
+    assert (load.running, load.waiting) == (2, 0)
+
+
+def test_what_another_request_computed_meanwhile_is_a_hit_and_charged_once() -> None:
+    driver = Driver(max_step_tokens=16)
+    prompt = prompt_of(41)
+    driver.submit("fast", prompt, 2, tenant_prefix_tokens=40)
+    driver.submit("slow", prompt, 2, tenant_prefix_tokens=40)
+    driver.step()
+    driver.engine.apply(Preempt("slow"))
+    driver.run()
+    usage = driver.terminal("slow").usage
+    assert (usage.prompt_tokens, usage.cached_prompt_tokens) == (41, 16), "8 were computed before"
+    assert usage.recomputed_tokens == 0
+    assert_answers(driver, "slow", prompt, 2)
 
 
 @pytest.mark.parametrize("when", range(12))
