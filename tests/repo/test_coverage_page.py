@@ -112,8 +112,10 @@ def _definitions(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
         elif isinstance(node, ast.ClassDef):
             yield prefix + node.name
             yield from _definitions(node.body, f"{prefix}{node.name}::")
-        elif isinstance(node, ast.Assign):  # a hypothesis state machine's TestCase
-            yield from (prefix + t.id for t in node.targets if isinstance(t, ast.Name))
+        elif isinstance(node, ast.Assign | ast.AnnAssign):  # a hypothesis machine's TestCase
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            yield from (prefix + name for name in names if name.startswith("Test"))
 
 
 @cache

@@ -32,7 +32,9 @@ def test_known():
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     conftest = Path(__file__).resolve().parents[1] / "conftest.py"
     pytester.makeconftest(conftest.read_text(encoding="utf-8"))
-    pytester.makeini("[pytest]\nmarkers =\n  soak: long\n  model: weights\naddopts = -ra -p no:asyncio")
+    pytester.makeini(
+        "[pytest]\nmarkers =\n  soak: long\n  model: weights\naddopts = -ra -p no:asyncio"
+    )
     pytester.makepyfile(SUITE)
     return pytester
 
