@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from weir_core.errors import Reason, WeirError
 
@@ -16,11 +17,23 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, Context], Awaitable[Any]]
 Proceed = Callable[[], Awaitable[Any]]
 
+_WRAPPED = "_weir_wrapped"
+
 _CANCEL_FOLLOWS_S = 1.0
 
 
 class ClientGone(asyncio.CancelledError):
     """A write failed because the client has left; grpc may not have cancelled the task yet."""
+
+
+class Undecodable:
+    """A request whose bytes are not the method's message; refused inside all interceptors.
+
+    Left to grpc, it would be an UNKNOWN that no interceptor sees.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +86,15 @@ class HandlerInterceptor(grpc.aio.ServerInterceptor, ABC):
 
     def _wrap(self, handler: Any, path: str) -> Handler:
         method = _method_of(handler, path)
-        inner = _as_coroutine(_behaviour_of(handler), method, handler.response_streaming)
+        behaviour = _behaviour_of(handler)
+        inner = _as_coroutine(behaviour, method, handler.response_streaming)
+        if not hasattr(behaviour, _WRAPPED):
+            inner = _decoded(inner, method)
 
         async def wrapped(request: Any, context: Context) -> Any:
             return await self.around(method, context, lambda: inner(request, context))
 
+        setattr(wrapped, _WRAPPED, True)
         return wrapped
 
 
@@ -106,6 +123,32 @@ def _as_coroutine(behaviour: Any, method: RpcMethod, streams: bool) -> Handler:
         return _written_directly(behaviour) if streams else behaviour
     # The base class of generated servicers: its methods are the ones nobody has overridden.
     return _not_built(method)
+
+
+def _decoded(inner: Handler, method: RpcMethod) -> Handler:
+    def checked(request: Any, context: Context) -> Awaitable[Any]:
+        if type(request) is Undecodable:
+            raise WeirError(
+                Reason.INVALID_FIELD,
+                f"the request of {method.name} cannot be decoded: {request.problem}",
+            )
+        return inner(request, context)
+
+    return checked
+
+
+def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    if deserialize is None or hasattr(deserialize, _WRAPPED):
+        return deserialize
+
+    def decode(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError as exc:
+            return Undecodable(str(exc))
+
+    setattr(decode, _WRAPPED, True)
+    return decode
 
 
 def _written(behaviour: Callable[[Any, Context], AsyncIterator[Any]]) -> Handler:
@@ -162,6 +205,10 @@ def _rebuild(handler: Any, wrapped: Handler) -> Any:
     }
     return make[handler.request_streaming, handler.response_streaming](
         wrapped,
-        request_deserializer=handler.request_deserializer,
+        request_deserializer=(
+            handler.request_deserializer
+            if handler.request_streaming
+            else _lenient(handler.request_deserializer)
+        ),
         response_serializer=handler.response_serializer,
     )
