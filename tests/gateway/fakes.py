@@ -38,7 +38,7 @@ from weir_core.telemetry.tracing import Tracing
 TOKEN = SecretStr("a-cluster-secret-of-at-least-32-characters")
 
 
-def _not_played(request: Any, context: Any) -> Any:
+def _not_played(*_: Any, **__: Any) -> Any:
     raise WeirError(Reason.NOT_BUILT_YET, "no test needs it")
 
 
@@ -91,6 +91,10 @@ class FakeLimiter(RateLimiterServiceServicer):
     Explain = staticmethod(_not_played)
 
     def __init__(self) -> None:
+        self.reset()
+        self.server = FakeServer(lambda s: add_RateLimiterServiceServicer_to_server(self, s))
+
+    def reset(self) -> None:
         self.accounts: dict[str, Account] = {}
         self.refuse: Callable[[rl.ReserveRequest], WeirError | None] = lambda _: None
         self.refuse_extension: Callable[[rl.Extension], WeirError | None] = lambda _: None
@@ -99,7 +103,6 @@ class FakeLimiter(RateLimiterServiceServicer):
         self.reserve_output: int | None = None
         self.reserved_output: dict[str, int] = {}
         self.concurrency: int | None = None
-        self.server = FakeServer(lambda s: add_RateLimiterServiceServicer_to_server(self, s))
 
     @property
     def open_accounts(self) -> list[Account]:
@@ -211,16 +214,19 @@ class FakeWorker(WorkerServiceServicer):
 
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
+        self.streams = 0
+        self._running: dict[tuple[str, int], _Run] = {}
+        self._connections: set[Any] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.reset()
+        self.server = FakeServer(lambda s: add_WorkerServiceServicer_to_server(self, s))
+
+    def reset(self) -> None:
         self.script = Script()
         self.resume = asyncio.Event()
         self.specs: list[work.GenerationSpec] = []
         self.aborts: list[Attempt] = []
         self.records: dict[tuple[str, int], TerminalRecord] = {}
-        self.streams = 0
-        self._running: dict[tuple[str, int], _Run] = {}
-        self._connections: set[Any] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.server = FakeServer(lambda s: add_WorkerServiceServicer_to_server(self, s))
 
     @property
     def running(self) -> int:
@@ -373,6 +379,12 @@ class FakeScheduler(SchedulerServiceServicer):
 
     def __init__(self, workers: list[FakeWorker]) -> None:
         self.workers = workers
+        self._connection: Any = None
+        self.gateways: list[str] = []
+        self.reset()
+        self.server = FakeServer(lambda s: add_SchedulerServiceServicer_to_server(self, s))
+
+    def reset(self) -> None:
         self.hold = False
         self.reject: Callable[[sched.Enqueue], sched.Rejected | None] = lambda _: None
         self.enqueued: list[sched.Enqueue] = []
@@ -380,12 +392,9 @@ class FakeScheduler(SchedulerServiceServicer):
         self.failed: list[sched.AttemptFailed] = []
         self.first_tokens: list[Attempt] = []
         self.finished: list[sched.Finish] = []
-        self.gateways: list[str] = []
         self._attempts: dict[str, int] = {}
         self._waiting: dict[str, sched.Enqueue] = {}
         self._excluded: dict[str, set[str]] = {}
-        self._connection: Any = None
-        self.server = FakeServer(lambda s: add_SchedulerServiceServicer_to_server(self, s))
 
     async def Dispatch(  # type: ignore[override]
         self, request_iterator: AsyncIterator[sched.DispatchRequest], context: Any

@@ -137,6 +137,13 @@ class Gateway:
         self.directory.write_text(yaml.safe_dump(document, allow_unicode=True))
         self.app.reload()
 
+    def reset(self) -> None:
+        """Back to how everything was at the start."""
+        self.limiter.reset()
+        self.scheduler.reset()
+        for worker in self.workers:
+            worker.reset()
+
     async def at_rest(self) -> None:
         """Waits until nothing runs, then checks that every account was closed once."""
         edge = self.app.edge

@@ -205,12 +205,14 @@ def test_the_same_user_id_of_two_tenants_is_two_users() -> None:
         guard.admit(caller_of(publisher, KEY.id))
 
 
+PUBLISHED = published(document_of(KEY), ManualClock())
+
+
 @given(gaps=st.lists(st.integers(0, 700), min_size=1, max_size=60))
 def test_the_guard_admits_no_more_than_burst_and_rate(gaps: list[int]) -> None:
     clock = ManualClock()
-    publisher = published(document_of(KEY), clock)
-    guard = RequestGuard(publisher, clock)
-    caller = caller_of(publisher, KEY.id)
+    guard = RequestGuard(PUBLISHED, clock)
+    caller = caller_of(PUBLISHED, KEY.id)
     admitted, elapsed_ms = 0, 0
     for gap_ms in gaps:
         clock.advance_us(gap_ms * 1000)

@@ -93,14 +93,15 @@ def test_a_template_whose_head_depends_on_the_user_shares_nothing() -> None:
 
 def test_prefixes_are_bounded_and_kept_by_tenant() -> None:
     rendered: list[str] = []
+    plain = template(CHAT_TEMPLATE)
 
     def render(c: Chat) -> str:
         rendered.append(c.messages[0].content)
-        return template(CHAT_TEMPLATE).render(c)
+        return plain.render(c)
 
     prefixes = SharedPrefixes(render)
     c = chat(("system", "same"), ("user", "x"))
-    text = template(CHAT_TEMPLATE).render(c)
+    text = plain.render(c)
     assert prefixes.length("one", c, text) == prefixes.length("one", c, text) > 0
     assert rendered.count("same") == 2
     prefixes.length("two", c, text)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -13,6 +14,9 @@ from weir_gateway.openai.rate_headers import of_refusal
 
 Headers = Iterable[tuple[bytes, bytes]]
 
+_DISCARD_S = 5.0
+_SMALL_BODY = 1_000_000
+_DISCARDED_BODIES = 4
 _JSON = (b"content-type", b"application/json")
 
 
@@ -43,6 +47,7 @@ class Exchange:
         self._send = send
         self._max_body = max_body
         self._body_timeout_s = body_timeout_s
+        self._complete = False
         self.started = False
         """Whether the response has begun: an error can no longer be a status."""
 
@@ -99,11 +104,11 @@ class Exchange:
     async def reply_error(self, error: WeirError, request_id: str, *, now_us: int) -> None:
         """Sends an error in OpenAI's form."""
         status, body, headers = to_http(error, request_id)
+        await self._discard(_DISCARDED_BODIES * self._max_body if status == 413 else _SMALL_BODY)
         encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         if isinstance(error, LimitExceeded):
             encoded += of_refusal(error, now_us=now_us)
-        if status == 413:
-            # The rest of the body is not read.
+        if not self._complete:
             encoded.append((b"connection", b"close"))
         await self.reply(status, orjson.dumps(body), encoded)
 
@@ -120,7 +125,25 @@ class Exchange:
                 raise self._too_large(size)
             parts.append(part)
             if not message.get("more_body", False):
+                self._complete = True
                 return b"".join(parts)
+
+    async def _discard(self, left: int) -> None:
+        """Reads what a client is still sending, `left` bytes at most.
+
+        A connection that is closed over unread data is reset, and the reset may overtake the
+        answer. A client that waits for `100 Continue` sends nothing.
+        """
+        if self._complete or self.header("expect") is not None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_S):
+                while left > 0 and not self._complete:
+                    message: Message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientLeft
+                    left -= len(message.get("body", b""))
+                    self._complete = not message.get("more_body", False)
 
     def _too_large(self, size: int) -> WeirError:
         return WeirError(

@@ -1,0 +1,256 @@
+"""Bad input over HTTP: a 4xx that names field, value and bound, and the next request works."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.gateway.harness import MAX_CONTEXT, MODEL, Gateway
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+USER = [{"role": "user", "content": "hi"}]
+CHAT: dict[str, Any] = {"model": MODEL, "messages": USER}
+
+# Changes to a good body -> what the error names: field, and texts of its message.
+FIELDS: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({"messages": []}, "messages", ("array of 0", "at least one message")),
+    ({"messages": None}, "messages", ("None", "at least one message")),
+    ({"messages": "hi"}, "messages", ("a text of 2 characters",)),
+    ({"messages": {"role": "user"}}, "messages", ("an object with 1 fields",)),
+    ({"messages": ["hi"]}, "messages[0]", ("an object",)),
+    ({"messages": [{"content": "x"}]}, "messages[0].role", ("None", "a string")),
+    ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role", ("wizard", "system")),
+    ({"messages": [*USER, {"role": 3, "content": "x"}]}, "messages[1].role", ("3",)),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", ("None", "a string or an array")),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", ("5",)),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content", ("ud800",)),
+    ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0]", ("object",)),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+        "messages[0].content[0].type",
+        ("image_url", "only text"),
+    ),
+    ({"messages": [{**USER[0], "weight": 1}]}, "messages[0].weight", ("no such field",)),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages", ("no tools here",)),
+    ({"model": None}, "model", ("None", "name of a model")),
+    ({"model": ""}, "model", ("''",)),
+    ({"model": 7}, "model", ("7",)),
+    ({"model": "nobody"}, "model", ("nobody", "/v1/models")),
+    ({"model": "模型"}, "model", ("模型",)),
+    ({"model": "x" * 5000}, "model", ("xxx",)),
+    ({"model": "\ud800"}, "model", ("ud800",)),
+    ({"model": "org/secret"}, "model", ("no model",)),
+    ({"model_version": "v9"}, "model_version", ("v1",)),
+    ({"max_tokens": 0}, "max_tokens", ("is 0", "1 to 200")),
+    ({"max_tokens": -1}, "max_tokens", ("is -1", "1 to 200")),
+    ({"max_tokens": 201}, "max_tokens", ("is 201", "1 to 200")),
+    ({"max_tokens": 10**30}, "max_tokens", ("1000000", "1 to 200")),
+    ({"max_tokens": 2**63}, "max_tokens", ("1 to 200",)),
+    ({"max_tokens": 1.5}, "max_tokens", ("1.5", "an integer")),
+    ({"max_tokens": "10"}, "max_tokens", ("'10'", "an integer")),
+    ({"max_tokens": True}, "max_tokens", ("True", "an integer")),
+    ({"max_tokens": [1]}, "max_tokens", ("an integer",)),
+    ({"max_completion_tokens": 0}, "max_completion_tokens", ("is 0",)),
+    ({"max_new_tokens": -5}, "max_new_tokens", ("is -5",)),
+    ({"max_tokens": 1, "max_completion_tokens": 9}, "max_tokens", ("1", "9")),
+    ({"temperature": -0.1}, "temperature", ("-0.1", "0 to 2")),
+    ({"temperature": 2.1}, "temperature", ("2.1", "0 to 2")),
+    ({"temperature": "hot"}, "temperature", ("'hot'", "a number")),
+    ({"temperature": True}, "temperature", ("True", "a number")),
+    ({"temperature": 10**400}, "temperature", ("finite",)),
+    ({"top_p": 0}, "top_p", ("0", "above 0")),
+    ({"top_p": 1.01}, "top_p", ("1.01", "at most 1")),
+    ({"top_k": -2}, "top_k", ("-2",)),
+    ({"top_k": 10**9}, "top_k", ("1000000000", "259")),
+    ({"top_k": 1.0}, "top_k", ("an integer",)),
+    ({"seed": 2**63}, "seed", ("64 bits",)),
+    ({"seed": "x"}, "seed", ("an integer",)),
+    ({"stop": ""}, "stop[0]", ("0 characters", "1 to 256 characters")),
+    ({"stop": ["a", ""]}, "stop[1]", ("1 to 256 characters",)),
+    ({"stop": ["a"] * 17}, "stop", ("17", "at most 16")),
+    ({"stop": ["a" * 257]}, "stop[0]", ("257", "1 to 256")),
+    ({"stop": 5}, "stop", ("5", "a string")),
+    ({"stop": [5]}, "stop[0]", ("5", "a string")),
+    ({"stop_token_ids": [-1]}, "stop_token_ids[0]", ("-1", "0 to 258")),
+    ({"stop_token_ids": [1] * 65}, "stop_token_ids", ("65", "64")),
+    ({"stop_token_ids": ["a"]}, "stop_token_ids[0]", ("an integer",)),
+    ({"stream": "yes"}, "stream", ("'yes'", "true or false")),
+    ({"stream": 1}, "stream", ("1", "true or false")),
+    ({"stream_options": {"include_usage": True}}, "stream_options", ("stream: true",)),
+    ({"stream": True, "stream_options": []}, "stream_options", ("an object",)),
+    ({"stream": True, "stream_options": {"x": 1}}, "stream_options.x", ("no such field",)),
+    ({"priority": -1}, "priority", ("-1", "0 to 100")),
+    ({"priority": 101}, "priority", ("101", "0 to 100")),
+    ({"priority": "high"}, "priority", ("'high'",)),
+    ({"class": "vip"}, "class", ("'vip'", "interactive, batch")),
+    ({"latency_sla": "max"}, "latency_sla", ("'max'", "low, normal, throughput")),
+    ({"conversation_id": "c" * 257}, "conversation_id", ("256",)),
+    ({"session_id": "ses_1"}, "session_id", ("no such session",)),
+    ({"ignore_eos": "no"}, "ignore_eos", ("true or false",)),
+    ({"max_token": 5}, "max_token", ("no such field",)),
+    ({"n": 2}, "n", ("one answer a request",)),
+    ({"n": 0}, "n", ("not supported",)),
+    ({"logprobs": True}, "logprobs", ("not supported",)),
+    ({"top_logprobs": 5}, "top_logprobs", ("not supported",)),
+    ({"presence_penalty": 0.5}, "presence_penalty", ("not supported",)),
+    ({"frequency_penalty": -1}, "frequency_penalty", ("not supported",)),
+    ({"logit_bias": {"1": 1}}, "logit_bias", ("not supported",)),
+    ({"response_format": {"type": "json_object"}}, "response_format", ("not built",)),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", ("not built",)),
+    ({"functions": [{"name": "f"}]}, "functions", ("not built",)),
+    ({"audio": {"voice": "x"}}, "audio", ("not supported",)),
+    ({"modalities": ["audio"]}, "modalities", ("not supported",)),
+    ({"store": True}, "store", ("not supported",)),
+    ({"reasoning_effort": "high"}, "reasoning_effort", ("not supported",)),
+    (
+        {"messages": [{"role": "user", "content": "x" * 400}]},
+        "messages",
+        ("tokens", f"{MAX_CONTEXT}", "shorten the prompt"),
+    ),
+    (
+        {"messages": [{"role": "user", "content": "x" * 100}], "max_tokens": 199},
+        "messages",
+        ("max_tokens is 199", f"takes {MAX_CONTEXT}", "at most"),
+    ),
+    ({"messages": [{"role": "user", "content": "x" * 3_000_000}]}, "messages", ("characters",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "told"), FIELDS, ids=[f"{i}-{f[1]}" for i, f in enumerate(FIELDS)]
+)
+async def test_a_bad_field(
+    gateway: Gateway, change: dict[str, Any], field: str, told: tuple[str, ...]
+) -> None:
+    body = json.dumps(CHAT | change).encode()
+    response = await gateway.http.post("/v1/chat/completions", content=body)
+    await refused(gateway, response, field, told)
+
+
+COMPLETIONS: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({"prompt": ""}, "prompt", ("0 characters", "at least one character")),
+    ({"prompt": None}, "prompt", ("None",)),
+    ({"prompt": []}, "prompt", ("array of 0",)),
+    ({"prompt": [1, -1]}, "prompt[1]", ("-1", "0 to 258")),
+    ({"prompt": [1, 10**9]}, "prompt[1]", ("1000000000",)),
+    ({"prompt": [1, "a"]}, "prompt", ("one prompt",)),
+    ({"prompt": ["a", "b"]}, "prompt", ("one prompt",)),
+    ({"prompt": 5}, "prompt", ("5",)),
+    ({"prompt": "\udfff"}, "prompt", ("udfff",)),
+    ({"prompt": "x", "echo": True}, "echo", ("not supported",)),
+    ({"prompt": "x", "suffix": "y"}, "suffix", ("not supported",)),
+    ({"prompt": "x", "best_of": 2}, "best_of", ("not supported",)),
+    ({"prompt": "x", "logprobs": 3}, "logprobs", ("not built",)),
+    ({"prompt": "x", "shared_prefix_characters": 2}, "shared_prefix_characters", ("0 to 1",)),
+    ({"prompt": "x", "messages": USER}, "messages", ("no such field",)),
+    ({"prompt": "x" * MAX_CONTEXT}, "prompt", (f"{MAX_CONTEXT} tokens",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "told"), COMPLETIONS, ids=[f"{i}-{c[1]}" for i, c in enumerate(COMPLETIONS)]
+)
+async def test_a_bad_completion(
+    gateway: Gateway, change: dict[str, Any], field: str, told: tuple[str, ...]
+) -> None:
+    body = json.dumps({"model": MODEL} | change).encode()
+    response = await gateway.http.post("/v1/completions", content=body)
+    await refused(gateway, response, field, told)
+
+
+GOOD = json.dumps(CHAT).encode()
+RAW: list[tuple[bytes, int, tuple[str, ...]]] = [
+    (b"", 400, ("empty",)),
+    (b"{", 400, ("not JSON", "character 1")),
+    (b"[]", 400, ("not a JSON object",)),
+    (b"null", 400, ("not a JSON object",)),
+    (b'"x"', 400, ("not a JSON object",)),
+    (b"\xff\xfe{}", 400, ("not UTF-8 at byte 0",)),
+    (GOOD.replace(b"hi", b"\xe4\xb8"), 400, ("not UTF-8",)),
+    (b'{"temperature": NaN}', 400, ("NaN",)),
+    (b'{"temperature": -Infinity}', 400, ("-Infinity",)),
+    (b'{"model": "tiny", "model": "x"}', 400, ("'model' is there twice",)),
+    (b'{"a": {"b": 1, "b": 2}}', 400, ("'b' is there twice",)),
+    (b'{"max_tokens": 1' + b"0" * 5000 + b"}", 400, ("not JSON",)),
+    (b"[" * 100_000, 400, ("nested too deeply",)),
+    (GOOD + b"x", 400, ("Extra data",)),
+    (b'{"x": "' + b"y" * 10_000_000 + b'"}', 413, ("10000009 bytes", "10000000")),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "told"), RAW, ids=range(len(RAW)))
+async def test_a_bad_body(
+    gateway: Gateway, body: bytes, status: int, told: tuple[str, ...]
+) -> None:
+    response = await gateway.http.post("/v1/chat/completions", content=body)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert error["param"] == "body"
+    for text in told:
+        assert text in error["message"], error["message"]
+    assert (await gateway.chat(max_tokens=1)).status_code == 200
+
+
+async def test_a_body_without_length_is_bounded_while_it_is_read(gateway: Gateway) -> None:
+    async def endless() -> Any:
+        for _ in range(200):
+            yield b"x" * 100_000
+
+    response = await gateway.http.post("/v1/chat/completions", content=endless())
+    assert response.status_code == 413
+    assert (await gateway.chat(max_tokens=1)).status_code == 200
+
+
+async def test_a_huge_number_that_becomes_infinite(gateway: Gateway) -> None:
+    body = GOOD[:-1] + b', "temperature": 1e999}'
+    response = await gateway.http.post("/v1/chat/completions", content=body)
+    await refused(gateway, response, "temperature", ("inf", "finite"))
+
+
+async def test_an_idempotency_key_is_not_ignored(gateway: Gateway) -> None:
+    response = await gateway.http.post(
+        "/v1/chat/completions", json=CHAT, headers={"idempotency-key": "k"}
+    )
+    await refused(gateway, response, "Idempotency-Key", ("not built",))
+
+
+HARMLESS: list[dict[str, Any]] = [
+    {"n": 1, "stream": None, "stop": None, "max_tokens": None, "tools": [], "functions": None},
+    {"temperature": 0, "top_p": 1, "top_k": 0, "presence_penalty": 0, "frequency_penalty": 0.0},
+    {"user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto"},
+    {"logprobs": False, "response_format": {"type": "text"}, "logit_bias": {}},
+    {"max_tokens": 5, "max_completion_tokens": 5, "max_new_tokens": 5, "seed": -(2**63)},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]},
+    {"messages": [*USER, {"role": "assistant", "content": "yes", "refusal": None}, *USER]},
+    {"messages": [{"role": "developer", "content": "be brief", "name": "d"}, *USER]},
+    {"stop": "a", "temperature": 2, "top_k": -1, "priority": 100},
+    {"temperature": 1e-9, "top_p": 1e-9},
+]
+
+
+@pytest.mark.parametrize("change", HARMLESS, ids=range(len(HARMLESS)))
+async def test_what_changes_nothing_is_accepted(gateway: Gateway, change: dict[str, Any]) -> None:
+    response = await gateway.chat(**change)
+    assert response.status_code == 200, response.text
+
+
+async def test_the_longest_prompt_gets_one_token(gateway: Gateway) -> None:
+    body = {"model": MODEL, "prompt": "x" * (MAX_CONTEXT - 1)}
+    response = await gateway.http.post("/v1/completions", json=body)
+    assert response.status_code == 200
+    assert response.json()["usage"]["completion_tokens"] == 1
+    assert response.json()["choices"][0]["finish_reason"] == "length"
+
+
+async def refused(gateway: Gateway, response: Any, field: str, told: tuple[str, ...]) -> None:
+    assert 400 <= response.status_code < 500, response.text
+    error = response.json()["error"]
+    assert error["param"] == field, error
+    for text in told:
+        assert text in error["message"], error["message"]
+    assert isinstance(error["code"], str)
+    assert response.headers["x-request-id"].startswith("req_")
+    assert not gateway.limiter.accounts
+    good = await gateway.chat(max_tokens=1)
+    assert good.status_code == 200
