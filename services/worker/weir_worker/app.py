@@ -188,7 +188,7 @@ class WorkerApp:
             EndedAttempts(self._clock),
             self.settings.stream_options(),
         )
-        worker.attempts.observe(link)
+        worker.attempts.observers.add(link)
         return link
 
     async def _stop_link(self) -> None:

@@ -1,7 +1,6 @@
 """Attempts of this worker, from their start to their one terminal record."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -10,6 +9,8 @@ from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_worker.abort_cause import SUPERSEDED, AbortCause
+from weir_worker.attempt_history import AttemptHistory
+from weir_worker.attempt_observers import AttemptObservers
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import StepOutput, Terminal
 from weir_worker.grant_check import GrantCheck
@@ -17,10 +18,6 @@ from weir_worker.running_attempt import AttemptSink, RunningAttempt
 from weir_worker.start_check import StartCheck, check_attempt
 from weir_worker.terminal_record import record_of, refusal_of, timed
 from weir_worker.terminal_records import AttemptKey, TerminalRecords
-
-# Aborts of attempts that were never seen here, remembered so that a start that was overtaken
-# by its own abort does not run.
-_MAX_ABORTED_UNSEEN = 10_000
 
 
 class EngineCommands(Protocol):
@@ -31,27 +28,6 @@ class EngineCommands(Protocol):
 
     def abort(self, request_id: str, attempt: int, reason: Reason, message: str) -> None:
         """Queues an abort; without effect when the attempt or the engine is gone."""
-
-
-class AttemptObserver(Protocol):
-    """Told of every attempt; must neither block nor raise."""
-
-    def attempt_started(self, attempt: RunningAttempt) -> None:
-        """The engine has been told to run it."""
-
-    def attempt_ended(
-        self, attempt: RunningAttempt, terminal: Terminal, record: TerminalRecord
-    ) -> None:
-        """It has ended and its record is kept."""
-
-    def attempt_refused(
-        self, spec: GenerationSpec, record: TerminalRecord, *, recorded: bool
-    ) -> None:
-        """A start was refused before it reached the engine.
-
-        `recorded` tells whether this is the end of the attempt: a second start of an attempt
-        that runs is refused and ends nothing.
-        """
 
 
 class StartRefused(Exception):
@@ -79,6 +55,12 @@ class Attempts:
         worker_id: stands in every record.
         clock: time.
         max_running: starts beyond so many attempts are refused with QUEUE_FULL.
+
+    Attributes:
+        max_running: may be changed at any time.
+        draining: while set, every start is refused.
+        records: of the attempts that ended.
+        observers: told of every attempt.
     """
 
     def __init__(
@@ -95,25 +77,20 @@ class Attempts:
         self.max_running = max_running
         self.draining = False
         self.records = records
+        self.observers = AttemptObservers()
         self._engine = engine
         self._starts = starts
         self._grants = grants
         self._worker_id = worker_id
         self._clock = clock
-        self._observers: list[AttemptObserver] = []
         self._running: dict[AttemptKey, RunningAttempt] = {}
-        self._newest: dict[str, int] = {}
-        self._aborted_unseen: OrderedDict[AttemptKey, None] = OrderedDict()
+        self._history = AttemptHistory(records)
         self._waiters: dict[AttemptKey, asyncio.Future[TerminalRecord]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
     def __len__(self) -> int:
         return len(self._running)
-
-    def observe(self, observer: AttemptObserver) -> None:
-        """Adds an observer."""
-        self._observers.append(observer)
 
     def running(self) -> Iterable[RunningAttempt]:
         """Attempts that run or wait now."""
@@ -145,10 +122,9 @@ class Attempts:
             received_us=self._clock.now_us(),
         )
         self._running[attempt.key] = attempt
-        self._newest[submit.request_id] = submit.attempt
+        self._history.note_start(attempt.key)
         self._idle.clear()
-        for observer in self._observers:
-            observer.attempt_started(attempt)
+        self.observers.started(attempt)
         return attempt
 
     def abort(self, key: AttemptKey, cause: AbortCause) -> bool:
@@ -163,9 +139,7 @@ class Attempts:
             return True
         if self.records.get(*key) is not None:
             return True
-        self._aborted_unseen[key] = None
-        while len(self._aborted_unseen) > _MAX_ABORTED_UNSEEN:
-            self._aborted_unseen.popitem(last=False)
+        self._history.note_aborted_unseen(key)
         return False
 
     def abort_all(self, cause: AbortCause) -> None:
@@ -229,7 +203,7 @@ class Attempts:
         if self.draining:
             raise WeirError(Reason.DRAINING, "this worker is draining and takes no new attempts")
         self._grants.check(grant, spec)
-        self._check_fresh(key)
+        self._history.check_fresh(key)
         if len(self._running) >= self.max_running:
             raise WeirError(
                 Reason.QUEUE_FULL,
@@ -238,20 +212,8 @@ class Attempts:
             )
         return self._starts.submit_of(spec)
 
-    def _check_fresh(self, key: AttemptKey) -> None:
-        request_id, number = key
-        newest = max(self._newest.get(request_id, 0), self.records.newest_number(request_id))
-        if newest > number:
-            raise _stale(key, f"attempt {newest} has been here")
-        if key in self._running:
-            raise _stale(key, "it runs here already")
-        if self.records.get(request_id, number) is not None:
-            raise _stale(key, "it has ended here already")
-        if key in self._aborted_unseen:
-            raise _stale(key, "it was aborted before it arrived")
-
     def _supersede(self, request_id: str) -> None:
-        older = self._running.get((request_id, self._newest.get(request_id, 0)))
+        older = self._running.get((request_id, self._history.running_number(request_id)))
         if older is not None:
             self._abort_running(older, SUPERSEDED)
 
@@ -265,8 +227,7 @@ class Attempts:
         recorded = error.reason is not Reason.GRANT_INVALID and self._is_new(spec.attempt)
         if recorded:
             self.records.add(record)
-        for observer in self._observers:
-            observer.attempt_refused(spec, record, recorded=recorded)
+        self.observers.refused(spec, record, recorded=recorded)
         return record
 
     def _is_new(self, attempt: Attempt) -> bool:
@@ -279,26 +240,17 @@ class Attempts:
 
     def _end(self, attempt: RunningAttempt, terminal: Terminal) -> None:
         del self._running[attempt.key]
-        request_id, number = attempt.key
-        if self._newest.get(request_id) == number:
-            del self._newest[request_id]
         record = record_of(terminal, self._worker_id)
         self.records.add(record)
+        self._history.note_end(attempt.key)
         attempt.sink.on_terminal(record)
-        for observer in self._observers:
-            observer.attempt_ended(attempt, terminal, record)
         if waiter := self._waiters.pop(attempt.key, None):
             waiter.set_result(record)
         if not self._running:
             self._idle.set()
+        self.observers.ended(attempt, terminal, record)
 
 
 def attempt_of(key: AttemptKey) -> Attempt:
     """An attempt's key as a message."""
     return Attempt(request_id=key[0], number=key[1])
-
-
-def _stale(key: AttemptKey, why: str) -> WeirError:
-    return WeirError(
-        Reason.STALE_ATTEMPT, f"attempt {key[1]} of request {key[0]} is refused: {why}"
-    )

@@ -32,12 +32,14 @@ class ServedModel:
         vocab_size: ids are 0 to vocab_size - 1.
         max_context: most tokens of prompt and output together.
         tokenizer_fingerprint: 32 bytes, or empty: not checked.
+        only_tenant: the one tenant that is served; empty: any.
     """
 
     name: str
     vocab_size: int
     max_context: int
     tokenizer_fingerprint: bytes = b""
+    only_tenant: str = ""
 
 
 class StartCheck:
@@ -57,12 +59,11 @@ class StartCheck:
 
         Raises:
             InvalidField: names the first field out of bounds, its value and the bound.
-            WeirError: MODEL_NOT_FOUND, CONTEXT_LENGTH_EXCEEDED or DEADLINE_EXCEEDED.
+            WeirError: PERMISSION_DENIED, MODEL_NOT_FOUND, CONTEXT_LENGTH_EXCEEDED or
+                DEADLINE_EXCEEDED.
         """
         check_attempt(spec.attempt)
-        if not _SUBJECT_ID.fullmatch(spec.tenant_id):
-            bound = "1 to 128 characters of A-Z a-z 0-9 . _ : / -"
-            raise InvalidField("tenant_id", spec.tenant_id, bound)
+        self._check_tenant(spec.tenant_id)
         self._check_model(spec)
         prompt = self._prompt_of(spec)
         if spec.max_new_tokens < 1:
@@ -86,6 +87,17 @@ class StartCheck:
             priority=spec.priority,
             arrival_us=_time_of("arrival_time", spec.arrival_time),
         )
+
+    def _check_tenant(self, tenant_id: str) -> None:
+        if not _SUBJECT_ID.fullmatch(tenant_id):
+            bound = "1 to 128 characters of A-Z a-z 0-9 . _ : / -"
+            raise InvalidField("tenant_id", tenant_id, bound)
+        if self._model.only_tenant not in ("", tenant_id):
+            raise WeirError(
+                Reason.PERMISSION_DENIED,
+                "this worker is dedicated to another tenant",
+                field="tenant_id",
+            )
 
     def _check_model(self, spec: GenerationSpec) -> None:
         if spec.model != self._model.name:

@@ -93,9 +93,11 @@ def assemble(
     identity = identify(settings, engine.ready, device, worker_id=worker_id, address=address)
     attempts = _attempts(settings, engine, identity, clock)
     metrics = WorkerMetrics(telemetry.registry, engine, clock)
-    attempts.observe(metrics)
-    attempts.observe(AttemptLog())
-    attempts.observe(RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model))
+    attempts.observers.add(metrics)
+    attempts.observers.add(AttemptLog())
+    attempts.observers.add(
+        RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model)
+    )
     return Worker(
         settings=settings,
         engine=engine,
@@ -117,6 +119,7 @@ def _attempts(
         vocab_size=engine.ready.vocab_size,
         max_context=engine.ready.max_context,
         tokenizer_fingerprint=engine.ready.tokenizer_fingerprint,
+        only_tenant=settings.dedicated_tenant_id,
     )
     grants = GrantCheck(
         identity.worker_id,

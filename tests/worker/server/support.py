@@ -333,7 +333,6 @@ class ScriptedScheduler(SchedulerServiceServicer):
     def __init__(self, report_interval_s: float = 0.2) -> None:
         self.registrations: list[WorkerRegistration] = []
         self.reports: list[WorkerReport] = []
-        self.report_times: list[float] = []
         self.parameters: WorkerParameters | None = None
         self.address = ""
         self.connected = 0
@@ -391,7 +390,6 @@ class ScriptedScheduler(SchedulerServiceServicer):
                 self.registrations.append(frame.registration)
             elif frame.HasField("report"):
                 self.reports.append(frame.report)
-                self.report_times.append(asyncio.get_running_loop().time())
 
 
 def scripted_scheduler(report_interval_s: float = 0.2) -> ScriptedScheduler:

@@ -62,38 +62,43 @@ async def test_a_worker_registers_with_what_it_is() -> None:
         assert not registration.running
 
 
-async def test_reports_come_on_change_and_at_least_every_interval() -> None:
-    async with scheduled_worker(report_interval_s=0.3) as (scheduler, worker):
-        async with open_gateway(worker) as gateway:
-            begun = len(scheduler.reports)
-            (key,) = await gateway.start(spec(max_new_tokens=1500))
-            await eventually(lambda: any(r.running for r in scheduler.reports[begun:]), 0.2)
-            await eventually(
-                lambda: any(p.completion_tokens > 100 for p in scheduler.reports[-1].running)
-            )
-            progress = scheduler.reports[-1].running[0]
-            assert (progress.attempt.request_id, progress.attempt.number) == key
-            assert progress.computed_prompt_tokens == 20
-            await eventually(lambda: scheduler.reports[-1].running[0].kv_blocks > 1)
-            assert scheduler.reports[-1].load.held_kv_blocks > 1
-            await gateway.abort(key)
-            await gateway.ended_answer(key)
-            await eventually(lambda: scheduler.ended, 0.2)
-            (end,) = scheduler.ended
-            assert end.finish_reason == FinishReason.FINISH_REASON_ABORT
-            assert end.usage == gateway.answer(key).terminal.usage
+async def test_reports_come_at_once_when_something_starts_or_ends() -> None:
+    async with (
+        scheduled_worker(report_interval_s=30) as (scheduler, worker),
+        open_gateway(worker) as gateway,
+    ):
+        (key,) = await gateway.start(spec(max_new_tokens=1900))
+        await eventually(lambda: any(report.running for report in scheduler.reports), 2)
+        (progress,) = scheduler.reports[-1].running
+        assert (progress.attempt.request_id, progress.attempt.number) == key
+        await gateway.abort(key)
+        await gateway.ended_answer(key)
+        await eventually(lambda: scheduler.ended, 2)
+        (end,) = scheduler.ended
+        assert end.finish_reason == FinishReason.FINISH_REASON_ABORT
+        assert end.usage == gateway.answer(key).terminal.usage
+        assert not scheduler.reports[-1].running
+        assert len(scheduler.reports) == 3
+
+
+async def test_reports_come_every_interval_with_progress_and_load() -> None:
+    async with (
+        scheduled_worker(report_interval_s=0.1) as (scheduler, worker),
+        open_gateway(worker) as gateway,
+    ):
+        (key,) = await gateway.start(spec(max_new_tokens=1900))
+        await eventually(lambda: scheduler.reports[-1].running)
+        await eventually(lambda: scheduler.reports[-1].running[0].completion_tokens > 100)
+        await eventually(lambda: scheduler.reports[-1].running[0].kv_blocks > 1)
+        assert scheduler.reports[-1].running[0].computed_prompt_tokens == 20
+        assert scheduler.reports[-1].load.held_kv_blocks > 1
+        assert scheduler.reports[-1].load.running_requests == 1
+        await gateway.abort(key)
         await eventually(lambda: scheduler.reports[-1].load.held_kv_blocks == 0)
-        count = len(scheduler.reports)
-        await eventually(lambda: len(scheduler.reports) >= count + 4, 3)
-        gaps = [
-            b - a for a, b in zip(scheduler.report_times, scheduler.report_times[1:], strict=False)
-        ]
-        assert max(gaps) < 0.6
         load = scheduler.reports[-1].load
         assert load.free_kv_blocks + load.cached_kv_blocks == 256
-        assert load.step_age.ToMilliseconds() < 2000
+        assert load.step_age.ToMilliseconds() < 5000
         assert load.device_memory_total_bytes > load.device_memory_used_bytes > 0
-        assert not scheduler.reports[-1].running
 
 
 async def test_starts_and_ends_share_reports() -> None:

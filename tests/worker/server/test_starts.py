@@ -1,5 +1,7 @@
 """What a start may ask for, and who may ask: refusals are terminal records on the stream."""
 
+import dataclasses
+
 import pytest
 
 from tests.worker.server.support import (
@@ -67,6 +69,15 @@ def test_the_prompt_must_leave_room_for_one_token() -> None:
     with pytest.raises(WeirError, match="the prompt has 2048 tokens; at most 2047") as refused:
         check.submit_of(spec(prompt=2048))
     assert refused.value.reason == "CONTEXT_LENGTH_EXCEEDED"
+
+
+def test_a_dedicated_worker_serves_one_tenant() -> None:
+    check = StartCheck(dataclasses.replace(MODEL, only_tenant="acme"), CLOCK)
+    assert check.submit_of(spec(tenant="acme")).tenant == "acme"
+    with pytest.raises(WeirError, match="dedicated to another tenant") as refused:
+        check.submit_of(spec(tenant="rival"))
+    assert refused.value.reason == "PERMISSION_DENIED"
+    assert "acme" not in refused.value.message
 
 
 def test_times_become_those_of_the_engine() -> None:

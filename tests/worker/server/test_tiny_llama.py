@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+
+import pytest
+import pytest_asyncio
 
 from tests.tiny_llama import tiny_tokenizer, write_tiny_llama
 from tests.worker.server.support import RunningWorker, open_gateway, running_worker, spec
 from weir.common.v1.sampling_pb2 import FinishReason, SamplingParams
 from weir.worker.v1.worker_service_pb2 import GetModelInfoRequest
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PROMPTS = [
     "the cat and the dog",
@@ -19,22 +22,19 @@ PROMPTS = [
 ]
 
 
-@asynccontextmanager
-async def llama(folder: Path) -> AsyncIterator[RunningWorker]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def llama(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningWorker]:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
     write_tiny_llama(folder)
     settings = {"model": str(folder), "max_context": 512, "threads": 1, "device": "cpu"}
     async with running_worker(process=True, max_step_tokens=96, **settings) as worker:
         yield worker
 
 
-async def test_greedy_tokens_are_the_same_alone_and_among_others(tmp_path: Path) -> None:
+async def test_greedy_tokens_are_the_same_alone_and_among_others(llama: RunningWorker) -> None:
     tokenizer = tiny_tokenizer()
     prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in PROMPTS]
-    async with (
-        llama(tmp_path / "tiny") as worker,
-        open_gateway(worker, "gw-1") as first,
-        open_gateway(worker, "gw-2") as second,
-    ):
+    async with open_gateway(llama, "gw-1") as first, open_gateway(llama, "gw-2") as second:
         alone = []
         for prompt in prompts:
             (key,) = await first.start(spec(prompt=prompt, max_new_tokens=24))
@@ -52,14 +52,14 @@ async def test_greedy_tokens_are_the_same_alone_and_among_others(tmp_path: Path)
             answer = await gateway.ended_answer(key, 20)
             assert answer.token_ids == alone[number].token_ids
             assert answer.text == alone[number].text
-        info = await worker.stub.GetModelInfo(GetModelInfoRequest())
+        info = await llama.stub.GetModelInfo(GetModelInfoRequest())
         assert info.vocab_size == 320
         assert info.dtype == "float32"
-        await worker.kv_is_free()
+        await llama.kv_is_free()
 
 
-async def test_stop_strings_and_aborts(tmp_path: Path) -> None:
-    async with llama(tmp_path / "tiny") as worker, open_gateway(worker) as gateway:
+async def test_stop_strings_and_aborts(llama: RunningWorker) -> None:
+    async with open_gateway(llama) as gateway:
         (key,) = await gateway.start(spec(prompt=[100, 101, 102], max_new_tokens=40))
         whole = (await gateway.ended_answer(key, 20)).text
         stop = whole[6:9]
@@ -80,4 +80,4 @@ async def test_stop_strings_and_aborts(tmp_path: Path) -> None:
             answer = await gateway.ended_answer(key, 20)
             assert answer.terminal.usage.completion_tokens == len(answer.token_ids)
             assert answer.terminal.usage.prompt_tokens == 50
-        await worker.kv_is_free()
+        await llama.kv_is_free()
