@@ -185,10 +185,13 @@ class WorkerApp:
         link = SchedulerLink(
             lambda: stub.ConnectWorker(),
             worker,
-            EndedAttempts(self._clock),
+            EndedAttempts(self._clock, keep_s=2 * self.settings.silence_s),
             self.settings.stream_options(),
         )
         worker.attempts.observers.add(link)
+        worker.metrics.watch(
+            "weir_worker_registered", "1 while the scheduler knows it", lambda: link.registered
+        )
         return link
 
     async def _stop_link(self) -> None:

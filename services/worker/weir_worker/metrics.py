@@ -1,8 +1,8 @@
 """Prometheus metrics of a worker. No label names a tenant or a request."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -94,7 +94,12 @@ class WorkerMetrics(Collector):
             ["reason"],
             registry=registry,
         )
+        self._registry = registry
         registry.register(self)
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Adds a gauge that is read when scraped."""
+        Gauge(name, text, registry=self._registry).set_function(read)
 
     def on_step(self, output: StepOutput) -> None:
         """Measures a step; heartbeats are none."""

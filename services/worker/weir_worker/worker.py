@@ -98,12 +98,14 @@ def assemble(
     attempts.observers.add(
         RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model)
     )
+    streams = ExecuteStreams(attempts, settings.stream_options())
+    metrics.watch("weir_worker_gateway_streams", "Open Execute streams", lambda: len(streams))
     return Worker(
         settings=settings,
         engine=engine,
         identity=identity,
         attempts=attempts,
-        streams=ExecuteStreams(attempts, settings.stream_options()),
+        streams=streams,
         drain=Drain(attempts, on_change=on_drain_change, on_left=on_left),
         load=LoadReport(engine, device, clock),
         metrics=metrics,

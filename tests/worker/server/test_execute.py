@@ -27,6 +27,7 @@ async def test_two_gateways_share_a_worker() -> None:
                 assert len(answer.text) == 30
         assert set(first.answers) == set(mine)
         assert set(second.answers) == set(theirs)
+        assert worker.metric("weir_worker_gateway_streams") == 2
         await worker.kv_is_free()
 
 

@@ -59,6 +59,7 @@ async def test_a_worker_registers_with_what_it_is() -> None:
         assert registration.dedicated_tenant_id == "acme"
         assert registration.profile.endswith("none-null-tp1")
         assert registration.gpu_id
+        assert worker.metric("weir_worker_registered") == 1
         assert not registration.running
 
 
