@@ -1,5 +1,6 @@
 import json
-import multiprocessing
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,19 +76,18 @@ def test_a_failure_half_way_leaves_the_old_folder_and_no_rubbish(
     assert {path.name for path in home.iterdir()} == {"made", ".made.lock"}
 
 
-def _convert(source: Path, target: Path) -> None:
-    convert_gguf(source, target)
-    ModelFolder(target)
-
-
 def test_converters_at_once_do_not_disturb_each_other(source: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_convert, args=(source, tmp_path / "made")) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    command = [sys.executable, "-m", "weir_worker.models.fetch", "--gguf", str(source)]
+    environment = {**os.environ, "TOKENWEIR_HOME": str(tmp_path)}
+    converters = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    try:
+        assert [converter.wait(60) for converter in converters] == [0, 0, 0]
+    finally:
+        for converter in converters:
+            converter.kill()
+    folder = tmp_path / "models" / "tiny"
+    assert ModelFolder(folder).vocab_size == 320
+    assert {path.name for path in folder.parent.iterdir()} == {"tiny", ".tiny.lock"}
 
 
 def test_a_lock_held_for_too_long_is_named(
