@@ -260,7 +260,8 @@ class AccountMachine(RuleBasedStateMachine):
     def limits_change(self, data: st.DataObject) -> None:
         self.limits = draw_limits(data)
         self.model.reshape(self.limits, self.now)
-        now(self.store.reshape(self.limits_by_key()))
+        shapes = {limit.key: limit.shape for limit in self.limits if limit.kind is Kind.BUCKET}
+        now(self.store.reshape(shapes.get))
 
     @rule(torn=st.binary(max_size=40))
     def crash(self, torn: bytes) -> None:

@@ -598,3 +598,19 @@ async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
         assert acct.log.journal_bytes > size
         states: list[LimitState] = list(await acct.limiter.states(ACME))
         assert [state.held for state in states] == [30]
+
+
+async def test_13_a_plan_change_reaches_every_tenant_on_it(tmp_path: Path) -> None:
+    def plan(capacity: int, version: int) -> pb.Snapshot:
+        tenants = [pb.Tenant(id=f"t{number}", plan_id="p") for number in range(1_100)]
+        plans = [pb.Plan(id="p", limits=[tpm(capacity)])]
+        models = [pb.Model(name="m")]
+        return pb.Snapshot(version=version, tenants=tenants, plans=plans, models=models)
+
+    async with account(tmp_path, plan(100, 1)) as acct:
+        for number in range(1_100):
+            await acct.reserve("r", subject=Subject(f"t{number}", "", "", "m"))
+        await acct.use(plan(150, 2))
+        levels = {bucket.level for bucket in acct.log.state.buckets.values()}
+        assert levels == {120}
+        assert len(acct.log.state.buckets) == 1_100

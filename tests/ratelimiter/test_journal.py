@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ratelimiter.account import Account, account, directory, parallel, rpm, tpm
+from tests.ratelimiter.account import Account, account, directory, limit, parallel, rpm, tpm
+from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
 from weir_ratelimiter.domain.change import Change
@@ -279,3 +280,20 @@ async def test_a_settlement_and_its_event_are_one_frame(tmp_path: Path) -> None:
     assert last.event.charged.completion_tokens == 5
     assert last.reservation
     assert last.reservation.id == last.event.reservation_id
+
+
+async def test_the_largest_numbers_can_be_written_down(tmp_path: Path) -> None:
+    most = 2**53 - 1
+    year = directory(tpm(most), limit_per_year(most))
+    async with account(tmp_path, year) as acct:
+        admission = await acct.reserve(prompt=most // 2, output=most // 2)
+        await acct.settle(admission.record, most, most)
+        debt = -most
+        assert set((await acct.remaining()).values()) == {debt}
+        await acct.restart(year)
+        assert set((await acct.remaining()).values()) == {debt}
+
+
+def limit_per_year(capacity: int) -> pb.Limit:
+    kind, resource = pb.LIMIT_KIND_BUCKET, pb.LIMIT_RESOURCE_TOKENS
+    return limit("tpy", kind, resource, capacity, refill=1, period_s=366 * 24 * 3600)

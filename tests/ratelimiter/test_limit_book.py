@@ -32,6 +32,20 @@ def test_all_layers_in_their_order() -> None:
     assert found.limits == found.counted
 
 
+def test_every_bucket_is_found_by_its_key() -> None:
+    snapshot = directory(
+        tpm(4), cluster=[tpm(1)], user=[tpm(3)], key=[tpm(2)], model=[tpm(5)], plan=[parallel(6)]
+    )
+    snapshot.users[0].id = "b/o%b"
+    found = book(snapshot)
+    limits = found.resolve(Subject("acme", "b/o%b", "key1", "m")).limits
+    assert len({entry.key for entry in limits}) == 6
+    for entry in limits:
+        assert found.shape_of(entry.key) == (entry.shape if entry.kind is Kind.BUCKET else None)
+    for stranger in ("", "cluster/x", "tenant:gone/tpm", "tenant:acme/x", "nonsense:a/b/c/d"):
+        assert found.shape_of(stranger) is None
+
+
 def test_a_tenant_overrides_its_plan_by_id() -> None:
     found = book(directory(tpm(7), plan=[tpm(1), rpm(2)])).resolve(ACME)
     assert {entry.key: entry.capacity for entry in found.limits} == {
@@ -104,8 +118,8 @@ def test_an_unknown_model_is_refused() -> None:
         (tpm(-1, "x"), "acme/x.capacity is -1"),
         (tpm(2**53, "x"), "acme/x.capacity is 9007199254740992"),
         (tpm(1, "x", refill=-5), "acme/x.refill is -5"),
-        (tpm(1, ""), "limit.id is ''"),
-        (tpm(1, "a b"), "limit.id is 'a b'"),
+        (tpm(1, ""), "limits.id is ''"),
+        (tpm(1, "a b"), "limits.id is 'a b'"),
     ],
 )
 def test_a_malformed_limit_is_named(bad: pb.Limit, told: str) -> None:

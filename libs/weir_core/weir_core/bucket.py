@@ -1,7 +1,7 @@
 """Token bucket with continuous refill, in exact integer arithmetic.
 
-The level is kept in *parts*, of which one unit has `period_ms`: one millisecond then adds
-exactly `refill` parts, so no fraction is ever lost or minted, however often a bucket is read.
+A level is whole units and a remainder of a unit, counted in `period_ms` parts: one millisecond
+adds exactly `refill` parts, so nothing is ever lost or minted, however often a bucket is read.
 Levels are signed: below zero is debt, which refill repays first.
 
 Source: Turner, "New directions in communications" (1986), leaky bucket as a meter, with the
@@ -35,10 +35,12 @@ class BucketState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Content of a bucket at a moment.
 
     Attributes:
-        parts: signed level, units x period_ms.
+        level: whole units, rounded down; negative in debt.
+        parts: the rest, in units / period_ms; 0 to period_ms - 1.
         at_ms: moment up to which refill is counted, Unix or monotonic milliseconds.
     """
 
+    level: int
     parts: int
     at_ms: int
 
@@ -69,7 +71,7 @@ class BucketShape(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def full(self, now_ms: int) -> BucketState:
         """A bucket filled to its capacity at `now_ms`."""
-        return BucketState(self.capacity * self.period_ms, now_ms)
+        return BucketState(self.capacity, 0, now_ms)
 
     def refilled(self, state: BucketState, now_ms: int) -> BucketState:
         """The bucket at `now_ms`.
@@ -80,36 +82,44 @@ class BucketShape(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """
         elapsed = now_ms - state.at_ms
         if elapsed > 0:
-            parts = state.parts + elapsed * self.refill
-            full = self.capacity * self.period_ms
-            return BucketState(min(full, parts), now_ms)
+            units, parts = divmod(elapsed * self.refill + state.parts, self.period_ms)
+            level = state.level + units
+            if level >= self.capacity:
+                return BucketState(self.capacity, 0, now_ms)
+            return BucketState(level, parts, now_ms)
         if elapsed < -self.period_ms:
-            return BucketState(state.parts, now_ms)
+            return BucketState(state.level, state.parts, now_ms)
         return state
 
     def level(self, state: BucketState) -> int:
         """Whole units in the bucket, negative in debt; `state` is refilled by the caller."""
-        return state.parts // self.period_ms
+        return state.level
+
+    def is_full(self, state: BucketState) -> bool:
+        """Whether nothing more flows in; `state` is refilled by the caller."""
+        return state.level >= self.capacity
 
     def debited(self, state: BucketState, amount: int) -> BucketState:
         """The bucket with `amount` units taken out, into debt if need be."""
-        return BucketState(state.parts - amount * self.period_ms, state.at_ms)
+        return BucketState(state.level - amount, state.parts, state.at_ms)
 
     def credited(self, state: BucketState, amount: int) -> BucketState:
         """The bucket with `amount` units put back, never above capacity.
 
         Refill first: what is put back must not displace what has flowed in meanwhile.
         """
-        parts = state.parts + amount * self.period_ms
-        return BucketState(min(parts, self.capacity * self.period_ms), state.at_ms)
+        level = state.level + amount
+        if level >= self.capacity:
+            return BucketState(self.capacity, 0, state.at_ms)
+        return BucketState(level, state.parts, state.at_ms)
 
     def wait_ms(self, state: BucketState, amount: int) -> int | None:
         """Milliseconds from `state.at_ms` until `amount` units fit; None if they never will."""
-        missing = amount * self.period_ms - state.parts
-        if missing <= 0:
+        if amount <= state.level:
             return 0
         if amount > self.capacity or self.refill == 0:
             return None
+        missing = (amount - state.level) * self.period_ms - state.parts
         return -(-missing // self.refill)
 
     def take(self, state: BucketState, amount: int, now_ms: int) -> tuple[BucketState, int | None]:
@@ -132,4 +142,4 @@ class BucketShape(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """
         parts = state.parts * new.period_ms // self.period_ms
         raised = max(0, new.capacity - self.capacity)
-        return new.credited(BucketState(parts, state.at_ms), raised)
+        return new.credited(BucketState(state.level, parts, state.at_ms), raised)

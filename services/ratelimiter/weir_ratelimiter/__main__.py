@@ -28,7 +28,7 @@ from weir_ratelimiter.store_metrics import StoreCollector
 
 async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
     """Build the parts and register them."""
-    if settings.cluster_token is None:
+    if settings.cluster_token is None or not settings.cluster_token.get_secret_value():
         raise StartupError("the ratelimiter signs with the cluster secret; set WEIR_CLUSTER_TOKEN")
     clock = SystemClock()
     store = _open_store(settings, SteadyTime(clock))

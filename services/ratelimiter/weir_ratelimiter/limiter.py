@@ -93,7 +93,7 @@ class Limiter:
     async def use(self, book: LimitBook) -> None:
         """Put new limits in force; levels are kept (see `BucketShape.reshaped`)."""
         self._book = book
-        await self._store.reshape(book.by_key)
+        await self._store.reshape(book.shape_of)
 
     async def reserve(self, ask: Ask, *, dry_run: bool = False) -> Admission:
         """Admit a request or refuse it with the full account of why.

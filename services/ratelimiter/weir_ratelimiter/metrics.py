@@ -23,6 +23,7 @@ class LimiterMetrics:
             ("operation", "outcome"),
             registry=registry,
         )
+        self._admitted = self._decisions.labels("reserve", "admitted")
         self._refusals = Counter(
             "weir_ratelimiter_refusals",
             "Refusals, once for each limit that a request did not fit in",
@@ -49,7 +50,7 @@ class LimiterMetrics:
 
     def admitted(self) -> None:
         """One request was admitted."""
-        self._decisions.labels("reserve", "admitted").inc()
+        self._admitted.inc()
 
     def refused(self, subject: Subject, shortfalls: Iterable[Shortfall]) -> None:
         """One request was refused."""

@@ -1,13 +1,13 @@
 """One version of the directory, as the limiter reads it."""
 
-from collections.abc import Iterable, Mapping
-
 from weir.directory.v1 import directory_pb2
-from weir_core.directory import DirectoryIndex, ScopedLimit
+from weir_core.bucket import BucketShape
+from weir_core.directory import DirectoryIndex
 from weir_core.errors import InvalidField, Reason, WeirError
-from weir_ratelimiter.directory.limits import context_window, to_limit
 from weir_ratelimiter.directory.resolution import Resolution
-from weir_ratelimiter.domain.limit import Layer, Limit
+from weir_ratelimiter.directory.spec_table import SpecTable
+from weir_ratelimiter.domain.ids import parse_limit_key
+from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.subject import Subject
 
 _MOST_RESOLUTIONS = 100_000
@@ -23,10 +23,13 @@ class LimitBook:
     def __init__(self, index: DirectoryIndex) -> None:
         self._index = index
         self.version = index.version
-        self._cluster = _limits(index.cluster_limits, Layer.CLUSTER)
+        self._specs = SpecTable(index.snapshot)
         self._resolutions: dict[Subject, Resolution] = {}
-        self.by_key: Mapping[str, Limit] = _by_unique_key(self._all())
-        """Every limit of the directory by its key."""
+
+    def shape_of(self, key: str) -> BucketShape | None:
+        """The shape of the bucket of that key; None if there is no such limit (any more)."""
+        spec = self._specs.find(*parse_limit_key(key))
+        return spec.shape if spec is not None and spec.kind is Kind.BUCKET else None
 
     def resolve(self, subject: Subject) -> Resolution:
         """Limits and policies that apply to `subject`, in the order of evaluation.
@@ -76,63 +79,21 @@ class LimitBook:
             raise _unknown(Reason.MODEL_NOT_FOUND, "model", "subject.model", subject.model)
 
     def _resolve(self, subject: Subject) -> Resolution:
+        specs, tenant = self._specs, subject.tenant_id
         limits = [
-            limit
-            for layer in self._layers(subject)
-            for limit in layer
-            if limit.model in ("", subject.model)
+            *specs.cluster(),
+            *specs.tenant(tenant),
+            *specs.user(tenant, subject.user_id),
+            *specs.api_key(subject.api_key_id),
+            *specs.model(subject.model),
         ]
         policy = self._index.policy(subject.tenant_id)
         return Resolution(
-            limits,
+            [limit for limit in limits if limit.model in ("", subject.model)],
             estimate=policy.reserve_policy == directory_pb2.RESERVE_POLICY_ESTIMATE,
             may_owe=policy.extend_policy == directory_pb2.EXTEND_POLICY_DEBT,
             version=self.version,
         )
-
-    def _layers(self, subject: Subject) -> Iterable[tuple[Limit, ...]]:
-        tenant, user = subject.tenant_id, subject.user_id
-        index = self._index
-        yield self._cluster
-        yield _limits(index.tenant_limits(tenant), Layer.TENANT, tenant)
-        yield _limits(index.user_limits(tenant, user), Layer.USER, tenant, user)
-        yield _limits(index.key_limits(subject.api_key_id), Layer.API_KEY, subject.api_key_id)
-        yield self._of_model(subject.model)
-
-    def _of_model(self, name: str) -> tuple[Limit, ...]:
-        limits = _limits(self._index.model_limits(name), Layer.MODEL, name)
-        model = self._index.model(name)
-        if model is None or not model.max_context_tokens:
-            return limits
-        return (context_window(name, model.max_context_tokens), *limits)
-
-    def _all(self) -> Iterable[Limit]:
-        index, snapshot = self._index, self._index.snapshot
-        yield from self._cluster
-        for tenant in snapshot.tenants:
-            if tenant.plan_id and index.plan(tenant.plan_id) is None:
-                raise InvalidField(f"tenant:{tenant.id}.plan_id", tenant.plan_id, "a known plan")
-            yield from _limits(index.tenant_limits(tenant.id), Layer.TENANT, tenant.id)
-        for user in snapshot.users:
-            owner = (user.tenant_id, user.id)
-            yield from _limits(index.user_limits(*owner), Layer.USER, *owner)
-        for key in snapshot.api_keys:
-            yield from _limits(index.key_limits(key.id), Layer.API_KEY, key.id)
-        for model in snapshot.models:
-            yield from self._of_model(model.name)
-
-
-def _by_unique_key(limits: Iterable[Limit]) -> dict[str, Limit]:
-    by_key: dict[str, Limit] = {}
-    for limit in limits:
-        if limit.key in by_key:
-            raise InvalidField("limit.id", limit.key, "unique in its owner")
-        by_key[limit.key] = limit
-    return by_key
-
-
-def _limits(scoped: Iterable[ScopedLimit], layer: Layer, *owner: str) -> tuple[Limit, ...]:
-    return tuple(to_limit(entry.limit, layer, *owner) for entry in scoped)
 
 
 def _unknown(reason: Reason, what: str, field: str, value: str) -> WeirError:

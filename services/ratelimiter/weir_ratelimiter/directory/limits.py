@@ -1,4 +1,6 @@
-"""Limits of the directory, checked and given to their owners."""
+"""Limits of the directory, checked, and then given to their owners."""
+
+import msgspec
 
 from weir.directory.v1 import directory_pb2
 from weir_core.bucket import BucketShape
@@ -22,25 +24,53 @@ _COUNTED_BY = {
 }
 
 
-def to_limit(configured: directory_pb2.Limit, layer: Layer, *owner: str) -> Limit:
-    """The limit of one owner, from what is configured.
+class LimitSpec(msgspec.Struct, frozen=True):
+    """A checked limit, before it is known whose it is: a plan's belongs to many tenants."""
+
+    id: str
+    kind: Kind
+    resource: Resource
+    shape: BucketShape
+    model: str
+    shadow: bool
+    max_debt: int
+
+    def of(self, layer: Layer, *owner: str) -> Limit:
+        """The limit of one owner."""
+        name = f"{layer.label.replace('_', ' ')} {owner[-1]}" if owner else "the cluster"
+        return Limit(
+            key=limit_key(layer, owner, self.id),
+            layer=layer,
+            kind=self.kind,
+            resource=self.resource,
+            shape=self.shape,
+            knob=f"limit `{self.id}` of {name}",
+            model=self.model,
+            shadow=self.shadow,
+            max_debt=self.max_debt,
+        )
+
+
+def check_limit(configured: directory_pb2.Limit, where: str) -> LimitSpec:
+    """Check a limit of the directory.
+
+    Args:
+        configured: as it came.
+        where: what it belongs to, for the error, such as `tenant:acme`.
 
     Raises:
-        InvalidField: a field is out of bounds, named by the limit's key.
+        InvalidField: a field is out of bounds.
         WeirError: NOT_BUILT_YET for a kind that this release does not enforce. A limit that
             would silently do nothing is worse than a refused configuration.
     """
-    key = limit_key(layer, owner, check_id("limit.id", configured.id))
-    kind = _kind(configured, key)
-    resource = _resource(configured, kind, key)
-    period_ms = _period_ms(configured, resource)
-    return Limit(
-        key=key,
-        layer=layer,
+    name = f"{where}/{check_id(f'{where}.limits.id', configured.id)}"
+    kind = _kind(configured, name)
+    resource = _resource(configured, kind, name)
+    return LimitSpec(
+        id=configured.id,
         kind=kind,
         resource=resource,
-        shape=_shape(key, configured.capacity, configured.refill, period_ms),
-        knob=f"limit `{configured.id}` of {_owner_name(layer, owner)}",
+        shape=_shape(configured, _period_ms(configured, resource), name),
         model=configured.model,
         shadow=configured.shadow,
         max_debt=configured.max_debt or configured.capacity,
@@ -59,25 +89,25 @@ def context_window(model: str, tokens: int) -> Limit:
     )
 
 
-def _kind(configured: directory_pb2.Limit, key: str) -> Kind:
+def _kind(configured: directory_pb2.Limit, name: str) -> Kind:
     if configured.kind == directory_pb2.LIMIT_KIND_WINDOW:
         raise WeirError(
             Reason.NOT_BUILT_YET,
-            f"{key} is a calendar window, which this release does not enforce; remove it",
+            f"{name} is a calendar window, which this release does not enforce; remove it",
         )
     try:
         return Kind(configured.kind)
     except ValueError:
         bound = "BUCKET, LEASE or CONTEXT"
-        raise InvalidField(f"{key}.kind", _kind_name(configured.kind), bound) from None
+        raise InvalidField(f"{name}.kind", _kind_name(configured.kind), bound) from None
 
 
-def _resource(configured: directory_pb2.Limit, kind: Kind, key: str) -> Resource:
+def _resource(configured: directory_pb2.Limit, kind: Kind, name: str) -> Resource:
     allowed = _COUNTED_BY[kind]
     if int(configured.resource) not in allowed:
         names = ", ".join(resource.name for resource in allowed)
         raise InvalidField(
-            f"{key}.resource", _resource_name(configured.resource), f"one of {names}"
+            f"{name}.resource", _resource_name(configured.resource), f"one of {names}"
         )
     return Resource(configured.resource)
 
@@ -88,15 +118,12 @@ def _period_ms(configured: directory_pb2.Limit, resource: Resource) -> int:
     return _SECOND_MS if resource is Resource.REQUESTS else _MINUTE_MS
 
 
-def _shape(key: str, capacity: int, refill: int, period_ms: int) -> BucketShape:
+def _shape(configured: directory_pb2.Limit, period_ms: int, name: str) -> BucketShape:
+    refill = configured.refill or configured.capacity
     try:
-        return BucketShape.of(capacity, refill or capacity, period_ms)
+        return BucketShape.of(configured.capacity, refill, period_ms)
     except InvalidField as error:
-        raise InvalidField(f"{key}.{error.field}", error.value, error.bound) from error
-
-
-def _owner_name(layer: Layer, owner: tuple[str, ...]) -> str:
-    return f"{layer.label.replace('_', ' ')} {owner[-1]}" if owner else "the cluster"
+        raise InvalidField(f"{name}.{error.field}", error.value, error.bound) from error
 
 
 def _kind_name(number: int) -> str:

@@ -66,7 +66,7 @@ def evaluate(command: ReserveCommand, levels: Levels, now_ms: int) -> Evaluation
                 continue
         else:
             bucket = levels.bucket(limit, now_ms)
-            if amount * bucket.shape.period_ms > bucket.state.parts:
+            if amount > bucket.state.level:
                 short.append(_bucket_shortfall(limit, amount, bucket, now_ms))
                 continue
             moves.append(debit(limit.key, bucket, amount))

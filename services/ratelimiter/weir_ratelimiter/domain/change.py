@@ -19,7 +19,7 @@ class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def level(self) -> int:
         """Whole units, negative in debt."""
-        return self.shape.level(self.state)
+        return self.state.level
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):

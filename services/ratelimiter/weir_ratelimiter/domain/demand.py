@@ -6,6 +6,8 @@ from weir_ratelimiter.domain.usage import Usage
 Amounts = tuple[int, ...]
 """Units by `Resource`, which is the index."""
 
+_SIZE = max(Resource) + 1
+
 
 def demand(prompt_tokens: int, output_tokens: int, max_new_tokens: int, streams: bool) -> Amounts:
     """Units that a request takes of every resource.
@@ -16,7 +18,7 @@ def demand(prompt_tokens: int, output_tokens: int, max_new_tokens: int, streams:
         max_new_tokens: bound on output, tokens; what context limits see.
         streams: whether it also holds a streaming lease.
     """
-    amounts = [0] * (max(Resource) + 1)
+    amounts = [0] * _SIZE
     amounts[Resource.REQUESTS] = 1
     amounts[Resource.TOKENS] = prompt_tokens + output_tokens
     amounts[Resource.INPUT_TOKENS] = prompt_tokens

@@ -1,7 +1,7 @@
 """Keys and ids: derived, collision-free, the same in every process."""
 
 import hashlib
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -32,3 +32,13 @@ def limit_key(layer: Layer, owner: tuple[str, ...], limit_id: str) -> str:
     """
     parts = "/".join(quote(part, safe=_SAFE) for part in (*owner, limit_id))
     return f"{layer.label}:{parts}" if owner else f"{layer.label}/{parts}"
+
+
+def parse_limit_key(key: str) -> tuple[str, tuple[str, ...], str]:
+    """Label of the layer, owner and id of the limit of a `limit_key`."""
+    layer, separator, rest = key.partition(":")
+    if not separator:
+        layer, _, limit_id = key.partition("/")
+        return layer, (), unquote(limit_id)
+    *owner, limit_id = map(unquote, rest.split("/"))
+    return layer, tuple(owner), limit_id

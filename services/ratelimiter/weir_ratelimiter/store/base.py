@@ -1,10 +1,11 @@
 """What keeps levels, leases and reservations. One call is one atomic decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
+from weir_core.bucket import BucketShape
 from weir_ratelimiter.domain.admission import ReserveCommand
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.extension import Extension
@@ -119,8 +120,8 @@ class Store(Protocol):
     async def states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """Where limits stand, in their order. Changes nothing."""
 
-    async def reshape(self, limits: Limits) -> None:
-        """Bring levels into the shapes of `limits` (all of the directory), use kept."""
+    async def reshape(self, shape_of: Callable[[str], BucketShape | None]) -> None:
+        """Bring buckets into the shape that `shape_of` gives for each key, use kept."""
 
     async def outbox(self, most: int) -> Sequence[tuple[int, LedgerEvent]]:
         """The oldest events that no ledger has acknowledged, by sequence number."""

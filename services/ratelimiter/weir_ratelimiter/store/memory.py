@@ -8,9 +8,10 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 
+from weir_core.bucket import BucketShape
 from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
-from weir_ratelimiter.domain.change import Change, LedgerEvent, Move
+from weir_ratelimiter.domain.change import Change, LedgerEvent
 from weir_ratelimiter.domain.extension import Extension, extend
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.rebuild import rebuild
@@ -19,6 +20,8 @@ from weir_ratelimiter.domain.settlement import Ending, Report, expire, refund, s
 from weir_ratelimiter.record import Record
 from weir_ratelimiter.store.base import Ended, ExtendedReservation, Limits, LimitState, Reserved
 from weir_ratelimiter.store.memory_log import MemoryLog
+
+_KEYS_PER_TURN = 1_000
 
 
 class MemoryStore:
@@ -106,16 +109,16 @@ class MemoryStore:
         now_ms = self._now_ms()
         return [self._limit_state(limit, now_ms) for limit in limits]
 
-    async def reshape(self, limits: Limits) -> None:
-        """See `Store`."""
-        now_ms = self._now_ms()
-        moves = []
-        for key, stored in self._state.buckets.items():
-            limit = limits.get(key)
-            if limit is not None and limit.kind is Kind.BUCKET and limit.shape != stored.shape:
-                moves.append(Move(key, 0, self._state.bucket(limit, now_ms)))
-        if moves:
-            await self._commit(Change(now_ms, tuple(moves), None))
+    async def reshape(self, shape_of: Callable[[str], BucketShape | None]) -> None:
+        """See `Store`. Decisions go on in between; they bring their limits' shapes themselves."""
+        keys = iter(list(self._state.buckets))
+        while some := list(itertools.islice(keys, _KEYS_PER_TURN)):
+            now_ms = self._now_ms()
+            moves = [move for key in some for move in self._state.reshaped(key, shape_of, now_ms)]
+            if moves:
+                await self._commit(Change(now_ms, tuple(moves), None))
+            if len(some) == _KEYS_PER_TURN:
+                await asyncio.sleep(0)
 
     async def outbox(self, most: int) -> Sequence[tuple[int, LedgerEvent]]:
         """See `Store`."""

@@ -2,10 +2,11 @@
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+from weir_core.bucket import BucketShape
 from weir_ratelimiter.domain.change import Bucket, Change, LedgerEvent, Move
 from weir_ratelimiter.domain.leases import LeaseSet
 from weir_ratelimiter.domain.limit import Kind, Limit
@@ -128,17 +129,15 @@ class MemoryState:
     def drop_full_buckets(self, now_ms: int) -> None:
         """Forget buckets that are full: one that is not there is full."""
         for key, bucket in list(self.buckets.items()):
-            shape = bucket.shape
-            if shape.refilled(bucket.state, now_ms).parts == shape.capacity * shape.period_ms:
+            if bucket.shape.is_full(bucket.shape.refilled(bucket.state, now_ms)):
                 del self.buckets[key]
 
     def totals(self, now_ms: int) -> dict[str, int]:
         """Sums over everything, for metrics."""
         debt = 0
         for bucket in self.buckets.values():
-            if bucket.state.parts < 0:
-                state = bucket.shape.refilled(bucket.state, now_ms)
-                debt += max(0, -bucket.shape.level(state))
+            if bucket.state.level < 0:
+                debt += max(0, -bucket.shape.refilled(bucket.state, now_ms).level)
         return {
             "open_reservations": self._open_count,
             "held_leases": sum(leases.held(now_ms) for leases in self._leases.values()),
@@ -154,11 +153,16 @@ class MemoryState:
         stored = self.buckets.get(limit.key)
         if stored is None:
             return Bucket(shape, shape.full(now_ms))
-        old = stored.shape
-        state = old.refilled(stored.state, now_ms)
-        if old is not shape and old != shape:
-            state = old.reshaped(state, shape)
-        return Bucket(shape, state)
+        return _in_shape(stored, shape, now_ms)
+
+    def reshaped(
+        self, key: str, shape_of: Callable[[str], BucketShape | None], now_ms: int
+    ) -> tuple[Move, ...]:
+        """The move, if any, that brings a bucket into the shape that it should have."""
+        stored, shape = self.buckets.get(key), shape_of(key)
+        if stored is None or shape is None or shape == stored.shape:
+            return ()
+        return (Move(key, 0, _in_shape(stored, shape, now_ms)),)
 
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
         """See `Levels`."""
@@ -202,6 +206,14 @@ class MemoryState:
             _, reservation_id = self._ended.popleft()
             gone = self.reservations.pop(reservation_id)
             self.forgotten_upto_ms = max(self.forgotten_upto_ms, gone.created_ms)
+
+
+def _in_shape(stored: Bucket, shape: BucketShape, now_ms: int) -> Bucket:
+    old = stored.shape
+    state = old.refilled(stored.state, now_ms)
+    if old is not shape and old != shape:
+        state = old.reshaped(state, shape)
+    return Bucket(shape, state)
 
 
 def _lease_keys(reservation: Reservation) -> list[str]:

@@ -1,0 +1,109 @@
+"""Every limit of one snapshot, checked once where it is configured."""
+
+from collections.abc import Iterable
+
+from weir.directory.v1 import directory_pb2
+from weir_core.errors import InvalidField
+from weir_ratelimiter.directory.limits import LimitSpec, check_limit, context_window
+from weir_ratelimiter.domain.limit import Layer, Limit
+
+Specs = dict[str, LimitSpec]
+
+_NONE: Specs = {}
+
+
+class SpecTable:
+    """Checked limits by owner. Owners without limits of their own take no room.
+
+    Raises:
+        InvalidField, WeirError: a limit is malformed (see `check_limit`), two of one owner have
+            the same id, or a tenant names a plan that is not there.
+    """
+
+    def __init__(self, snapshot: directory_pb2.Snapshot) -> None:
+        self._cluster = _checked(snapshot.cluster_limits, "cluster")
+        self._plans = {plan.id: _checked(plan.limits, f"plan:{plan.id}") for plan in snapshot.plans}
+        self._plan_of = {tenant.id: tenant.plan_id for tenant in snapshot.tenants}
+        self._check_plans()
+        self._tenants = {
+            tenant.id: _checked(tenant.limits, f"tenant:{tenant.id}")
+            for tenant in snapshot.tenants
+            if tenant.limits
+        }
+        self._users = {
+            (user.tenant_id, user.id): _checked(user.limits, f"user:{user.tenant_id}/{user.id}")
+            for user in snapshot.users
+            if user.limits
+        }
+        self._keys = {
+            key.id: _checked(key.limits, f"api_key:{key.id}")
+            for key in snapshot.api_keys
+            if key.limits
+        }
+        self._models = {
+            model.name: _checked(model.limits, f"model:{model.name}") for model in snapshot.models
+        }
+        self._windows = {
+            model.name: context_window(model.name, model.max_context_tokens)
+            for model in snapshot.models
+            if model.max_context_tokens
+        }
+
+    def cluster(self) -> list[Limit]:
+        """Limits over everybody."""
+        return [spec.of(Layer.CLUSTER) for spec in self._cluster.values()]
+
+    def tenant(self, tenant_id: str) -> list[Limit]:
+        """The plan's limits; the tenant's own replace those of the same id and add others."""
+        specs = self._plan(tenant_id) | self._tenants.get(tenant_id, _NONE)
+        return [spec.of(Layer.TENANT, tenant_id) for spec in specs.values()]
+
+    def user(self, tenant_id: str, user_id: str) -> list[Limit]:
+        """Limits of one user of one tenant."""
+        specs = self._users.get((tenant_id, user_id), _NONE)
+        return [spec.of(Layer.USER, tenant_id, user_id) for spec in specs.values()]
+
+    def api_key(self, key_id: str) -> list[Limit]:
+        """Limits of one key."""
+        specs = self._keys.get(key_id, _NONE)
+        return [spec.of(Layer.API_KEY, key_id) for spec in specs.values()]
+
+    def model(self, name: str) -> list[Limit]:
+        """The context window of a model, and its limits over all tenants."""
+        window = [self._windows[name]] if name in self._windows else []
+        specs = self._models.get(name, _NONE)
+        return [*window, *(spec.of(Layer.MODEL, name) for spec in specs.values())]
+
+    def find(self, layer: str, owner: tuple[str, ...], limit_id: str) -> LimitSpec | None:
+        """One limit by the label of its layer, its owner and its id."""
+        match layer, owner:
+            case "cluster", ():
+                return self._cluster.get(limit_id)
+            case "tenant", (tenant_id,):
+                own = self._tenants.get(tenant_id, _NONE).get(limit_id)
+                return self._plan(tenant_id).get(limit_id) if own is None else own
+            case "user", (tenant_id, user_id):
+                return self._users.get((tenant_id, user_id), _NONE).get(limit_id)
+            case "api_key", (key_id,):
+                return self._keys.get(key_id, _NONE).get(limit_id)
+            case "model", (name,):
+                return self._models.get(name, _NONE).get(limit_id)
+            case _:
+                return None
+
+    def _plan(self, tenant_id: str) -> Specs:
+        return self._plans.get(self._plan_of.get(tenant_id, ""), _NONE)
+
+    def _check_plans(self) -> None:
+        for tenant_id, plan_id in self._plan_of.items():
+            if plan_id and plan_id not in self._plans:
+                raise InvalidField(f"tenant:{tenant_id}.plan_id", plan_id, "a known plan")
+
+
+def _checked(limits: Iterable[directory_pb2.Limit], where: str) -> Specs:
+    by_id: Specs = {}
+    for configured in limits:
+        if configured.id in by_id:
+            raise InvalidField(f"{where}.limits.id", configured.id, "unique in its owner")
+        by_id[configured.id] = check_limit(configured, where)
+    return by_id
