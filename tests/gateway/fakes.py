@@ -100,6 +100,7 @@ class FakeLimiter(RateLimiterServiceServicer):
         self.refuse_extension: Callable[[rl.Extension], WeirError | None] = lambda _: None
         self.settle_failures = 0
         self.reserve_gate: asyncio.Event | None = None
+        self.reserving = 0
         self.reserve_output: int | None = None
         self.reserved_output: dict[str, int] = {}
         self.concurrency: int | None = None
@@ -119,7 +120,9 @@ class FakeLimiter(RateLimiterServiceServicer):
 
     async def Reserve(self, request: rl.ReserveRequest, context: Any) -> rl.ReserveResponse:
         if self.reserve_gate is not None:
+            self.reserving += 1
             await self.reserve_gate.wait()
+            self.reserving -= 1
         error = self.refuse(request)
         if error is not None:
             raise error
@@ -196,6 +199,7 @@ class Script:
         finish: reason of its end.
         error: reason in its record.
         refuse: REJECTED at once.
+        step_s: time between tokens.
         silent: never says anything, not even after an abort.
     """
 
@@ -204,6 +208,7 @@ class Script:
     finish: FinishReason.ValueType = FinishReason.FINISH_REASON_LENGTH
     error: Reason | None = None
     refuse: bool = False
+    step_s: float = 0.0
     silent: bool = False
 
 
@@ -331,7 +336,7 @@ class _Run:
                     completion_tokens=self.tokens,
                 )
             )
-            await asyncio.sleep(0)
+            await asyncio.sleep(script.step_s)
         if self.tokens == script.pause_after and not self._aborted.is_set():
             await self._wait()
         aborted = self._aborted.is_set()

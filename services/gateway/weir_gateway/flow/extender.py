@@ -109,6 +109,8 @@ class Extender:
         mark = tracked.told_tokens + self._bounds.tokens
         if facts.reserved_output < tracked.live.prepared.max_new_tokens:
             mark = min(mark, facts.reserved_output - self._bounds.lookahead // 2)
+        if facts.output_tokens and facts.output_tokens >= mark:
+            tracked.next_at = 0.0
         tracked.live.extend_at = max(mark, facts.output_tokens + 1)
 
     async def _run(self) -> None:

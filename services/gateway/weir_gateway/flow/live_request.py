@@ -219,7 +219,7 @@ class LiveRequest:
         facts.output_tokens = delta.completion_tokens
         if self.state is State.STARTED:
             self._first_token(delta)
-        if self.state is State.STOPPING:
+        if self.state is State.STOPPING and not self._has_reader():
             return
         if not self.delivery.push(delta.text, delta.token_ids):
             self.stop(too_slow(_MAX_UNREAD))
@@ -268,6 +268,13 @@ class LiveRequest:
     def attempt(self) -> Attempt:
         """The newest attempt."""
         return Attempt(request_id=self.id, number=self.facts.attempt)
+
+    def _has_reader(self) -> bool:
+        """Somebody reads: what is sampled until an abort takes effect is charged, so shown."""
+        return self._stop is None or self._stop.outcome not in (
+            Outcome.OUTCOME_CLIENT_GONE,
+            Outcome.OUTCOME_CANCELLED,
+        )
 
     def _enqueue(self) -> None:
         self.state = State.QUEUED
