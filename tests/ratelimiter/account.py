@@ -157,7 +157,8 @@ class Account:
         self, record: bytes, output: int = 0, *, more: int = 0, prompt: int = 0, sent: bool = True
     ) -> ExtendedReservation:
         progress = Usage(prompt, 0, output)
-        return await self.limiter.extend(record, Extension(progress, more, dispatched=sent))
+        known = self.limiter.read(record)
+        return await self.limiter.extend(known, Extension(progress, more, dispatched=sent))
 
     async def settle(
         self, record: bytes, prompt: int, completion: int, *, quality: Quality = Quality.EXACT

@@ -284,6 +284,8 @@ async def test_extensions_succeed_and_fail_each_on_its_own(tmp_path: Path) -> No
             "UNSPECIFIED",
         ]
         assert [r.granted for r in results] == [False] * 5 + [True]
+        ids = ["", ended.reservation_id, *[good.reservation_id] * 4]
+        assert [result.reservation_id for result in results] == ids
         assert all(result.message for result in results[:-1])
         many = pb.ExtendRequest(extensions=[pb.Extension(record=b"x")] * 1_001)
         refused = await refusal(served.stub.Extend(many))

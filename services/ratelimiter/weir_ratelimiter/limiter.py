@@ -21,7 +21,7 @@ from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality
 from weir_ratelimiter.metrics import LimiterMetrics
-from weir_ratelimiter.record import RecordSigner
+from weir_ratelimiter.record import Record, RecordSigner
 from weir_ratelimiter.store.base import Ended, ExtendedReservation, LimitState, Reserved, Store
 
 _LEAST_ESTIMATE = 16
@@ -125,7 +125,15 @@ class Limiter:
             reserved.replayed,
         )
 
-    async def extend(self, record: bytes, extension: Extension) -> ExtendedReservation:
+    def read(self, record: bytes) -> Record:
+        """What a record says.
+
+        Raises:
+            WeirError: RESERVATION_RECORD_INVALID.
+        """
+        return self._signer.read(record)
+
+    async def extend(self, known: Record, extension: Extension) -> ExtendedReservation:
         """Renew leases, note progress, debit more output.
 
         Leases are renewed and progress is kept even if no more output is granted, so that the
@@ -135,7 +143,6 @@ class Limiter:
             WeirError: TENANT_SUSPENDED or API_KEY_REVOKED since it was reserved; see also
                 `Store.extend`.
         """
-        known = self._signer.read(record)
         resolution = self.book.resolve_for_ending(known.subject)
         closed = _closed(self.book, known.subject)
         if closed is not None:

@@ -105,11 +105,16 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         return response
 
     async def _extend(self, message: pb.Extension) -> pb.ExtensionResult:
+        reservation_id = ""
         try:
-            extended = await self._limiter.extend(message.record, wire.extension_from(message))
+            record = self._limiter.read(message.record)
+            reservation_id = record.id
+            extended = await self._limiter.extend(record, wire.extension_from(message))
         except WeirError as error:
             return pb.ExtensionResult(
-                error_reason=wire.reason_to(error.reason), message=error.message
+                reservation_id=reservation_id,
+                error_reason=wire.reason_to(error.reason),
+                message=error.message,
             )
         return self._extension_result(extended)
 
