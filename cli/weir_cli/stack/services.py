@@ -73,10 +73,10 @@ class StackPlan:
 
     def _ratelimiter(self, state: StateDir) -> dict[str, Any]:
         return {
-            "grpc_address": self._address(RATELIMITER),
+            "address": self._address(RATELIMITER),
             "metrics_address": self._address(f"{RATELIMITER} metrics"),
             "directory_address": self._address("gateway grpc"),
-            "data_dir": str(state.path / "ratelimiter"),
+            "journal": str(state.path / "journal"),
         }
 
     def _scheduler(self) -> dict[str, Any]:

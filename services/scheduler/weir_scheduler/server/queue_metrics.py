@@ -1,0 +1,98 @@
+"""What the queue counts."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from weir_core.clock import Clock
+from weir_core.errors import WeirError
+from weir_core.telemetry.metrics import TTFT_BUCKETS, LabelCap
+from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
+from weir_scheduler.scheduler import Scheduler
+from weir_scheduler.workers.worker import WorkerState
+
+
+class QueueMetrics:
+    """Counts waits as they end; an `Observer`."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        self._clock = clock
+        self._tenants = LabelCap()
+        self._time = Histogram(
+            "weir_queue_time_seconds",
+            "Length of a wait, by how it ended",
+            ("exit",),
+            buckets=TTFT_BUCKETS,
+            registry=registry,
+        )
+        self._rejections = Counter(
+            "weir_queue_rejections",
+            "Waits that ended in a refusal",
+            ("tenant", "reason"),
+            registry=registry,
+        )
+        self._requeues = Counter(
+            "weir_queue_requeues", "Attempts that failed and were queued again", ("reason",),
+            registry=registry,
+        )  # fmt: skip
+
+    def entered(self, record: RequestRecord) -> None:
+        """See `Observer.entered`."""
+
+    def waits(self, record: RequestRecord, reason: WaitReason, position: int) -> None:
+        """See `Observer.waits`."""
+
+    def left(self, record: RequestRecord, exit_: QueueExit, cause: WeirError | None) -> None:
+        """See `Observer.left`."""
+        waited_us = self._clock.monotonic_us() - record.entry.enqueued_us
+        self._time.labels(exit_.value).observe(max(0, waited_us) / 1e6)
+        if cause is not None:
+            tenant = self._tenants.label(record.entry.tenant_id)
+            self._rejections.labels(tenant, cause.reason.value).inc()
+
+    def requeued(self, record: RequestRecord, cause: WeirError) -> None:
+        """See `Observer.requeued`."""
+        self._requeues.labels(cause.reason.value).inc()
+
+
+class SchedulerCollector(Collector):
+    """Reads the gauges from the scheduler when they are scraped."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock, registry: CollectorRegistry) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._tenants = LabelCap()
+        registry.register(self)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Queue depth, workers and attempts of this moment."""
+        yield self._depth()
+        yield self._workers()
+        attempts = GaugeMetricFamily("weir_attempts", "Attempts that take up a place on a worker")
+        attempts.add_metric([], self._scheduler.attempts)
+        yield attempts
+
+    def _depth(self) -> GaugeMetricFamily:
+        depth: dict[tuple[str, str], int] = {}
+        for record, _, reason in self._scheduler.queued():
+            key = (self._tenants.label(record.entry.tenant_id), reason.value)
+            depth[key] = depth.get(key, 0) + 1
+        family = GaugeMetricFamily(
+            "weir_queue_depth", "Waiting requests", labels=("tenant", "reason")
+        )
+        for key, count in depth.items():
+            family.add_metric(key, count)
+        return family
+
+    def _workers(self) -> GaugeMetricFamily:
+        now_us = self._clock.monotonic_us()
+        counts = dict.fromkeys(WorkerState, 0)
+        for worker in self._scheduler.workers():
+            counts[worker.state(now_us)] += 1
+        family = GaugeMetricFamily("weir_workers", "Workers by state", labels=("state",))
+        for state, count in counts.items():
+            family.add_metric([state.value], count)
+        return family

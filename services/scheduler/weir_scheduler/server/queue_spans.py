@@ -1,0 +1,51 @@
+"""A span for every wait, in the trace of its request."""
+
+from opentelemetry.trace import Span, Status, StatusCode
+
+from weir_core.errors import WeirError
+from weir_core.telemetry import names
+from weir_core.telemetry.tracing import Tracing
+from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
+
+
+class QueueSpans:
+    """Starts, annotates and ends `queue` spans; an `Observer`."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._open: dict[str, Span] = {}
+
+    def entered(self, record: RequestRecord) -> None:
+        """See `Observer.entered`."""
+        entry = record.entry
+        self._open[entry.request_id] = self._tracing.start(
+            names.SPAN_QUEUE,
+            parent=record.trace.traceparent,
+            attributes={
+                names.REQUEST_ID: entry.request_id,
+                names.TENANT_ID: entry.tenant_id,
+                names.ATTEMPT: entry.attempts + 1,
+            },
+        )
+
+    def waits(self, record: RequestRecord, reason: WaitReason, position: int) -> None:
+        """See `Observer.waits`."""
+        span = self._open.get(record.entry.request_id)
+        if span is not None:
+            attributes = {names.REASON: reason.value, names.QUEUE_POSITION: position}
+            span.add_event("waits", attributes)
+
+    def left(self, record: RequestRecord, exit_: QueueExit, cause: WeirError | None) -> None:
+        """See `Observer.left`."""
+        span = self._open.pop(record.entry.request_id, None)
+        if span is None:
+            return
+        span.set_attribute(names.OUTCOME, exit_.value)
+        if cause is not None:
+            span.set_attribute(names.REASON, cause.reason.value)
+            span.set_status(Status(StatusCode.ERROR, cause.reason.value))
+        span.end()
+
+    def requeued(self, record: RequestRecord, cause: WeirError) -> None:
+        """See `Observer.requeued`."""

@@ -1,0 +1,113 @@
+"""`weir.scheduler.v1.SchedulerService`: validate, call, map."""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from weir.scheduler.v1 import scheduler_service_pb2 as wire
+from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceServicer
+from weir_core.clock import Clock
+from weir_core.errors import InvalidField
+from weir_core.rpc.framed import FramedOptions
+from weir_scheduler.dispatch.bounds import Bounds
+from weir_scheduler.scheduler import Scheduler
+from weir_scheduler.server import encoding
+from weir_scheduler.server.gateway_stream import GatewayStream
+from weir_scheduler.server.pump import Pump
+from weir_scheduler.server.streams import Streams
+from weir_scheduler.server.worker_stream import WorkerStream
+
+SERVICE = "weir.scheduler.v1.SchedulerService"
+
+_DEFAULT_PAGE, _LONGEST_PAGE = 100, 1_000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SchedulerServicer(SchedulerServiceServicer):
+    """Serves one scheduler; exceptions become statuses in the interceptors."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        streams: Streams,
+        pump: Pump,
+        *,
+        clock: Clock,
+        bounds: Bounds,
+        options: FramedOptions,
+    ) -> None:
+        self._scheduler = scheduler
+        self._streams = streams
+        self._pump = pump
+        self._clock = clock
+        self._bounds = bounds
+        self._options = options
+
+    async def Dispatch(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[wire.DispatchRequest], context: Context
+    ) -> None:
+        """Serve one gateway until its stream ends."""
+        stream = GatewayStream(self._scheduler, self._streams, self._pump, self._options)
+        await stream.serve(request_iterator, context.write)
+
+    async def ConnectWorker(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[wire.ConnectWorkerRequest], context: Context
+    ) -> None:
+        """Serve one worker until its stream ends."""
+        stream = WorkerStream(
+            self._scheduler, self._streams, self._pump, self._bounds, self._options
+        )
+        await stream.serve(request_iterator, context.write)
+
+    async def ListQueue(  # noqa: N802
+        self, request: wire.ListQueueRequest, context: Context
+    ) -> wire.ListQueueResponse:
+        """What waits, in order of arrival."""
+        start, size = _page(request)
+        waiting = self._scheduler.queued(request.tenant_id)
+        now_us, wall_us = self._clock.monotonic_us(), self._clock.now_us()
+        page = [
+            encoding.queued_request(record, position, reason, now_us=now_us, wall_us=wall_us)
+            for record, position, reason in waiting[start : start + size]
+        ]
+        more = start + size < len(waiting)
+        token = base64.urlsafe_b64encode(str(start + size).encode()).decode() if more else ""
+        return wire.ListQueueResponse(requests=page, next_page_token=token, total=len(waiting))
+
+    async def ListWorkers(  # noqa: N802
+        self, request: wire.ListWorkersRequest, context: Context
+    ) -> wire.ListWorkersResponse:
+        """Every worker that is known."""
+        now_us = self._clock.monotonic_us()
+        views = [encoding.worker_view(worker, now_us) for worker in self._scheduler.workers()]
+        return wire.ListWorkersResponse(workers=views)
+
+    async def DrainWorker(  # noqa: N802
+        self, request: wire.DrainWorkerRequest, context: Context
+    ) -> wire.DrainWorkerResponse:
+        """Send no more work to a worker, or again."""
+        worker = self._scheduler.drain_worker(request.worker_id, cancel=request.cancel)
+        self._pump.poke()
+        return wire.DrainWorkerResponse(
+            worker=encoding.worker_view(worker, self._clock.monotonic_us())
+        )
+
+
+def _page(request: wire.ListQueueRequest) -> tuple[int, int]:
+    """Start and size of the page. Raises InvalidField."""
+    size = request.page_size or _DEFAULT_PAGE
+    if not 1 <= size <= _LONGEST_PAGE:
+        raise InvalidField("page_size", request.page_size, f"from 1 to {_LONGEST_PAGE}")
+    if not request.page_token:
+        return 0, size
+    try:
+        start = int(base64.urlsafe_b64decode(request.page_token))
+    except (ValueError, binascii.Error):
+        start = -1
+    if start < 0:
+        raise InvalidField("page_token", request.page_token, "one that an earlier page returned")
+    return start, size

@@ -1,0 +1,48 @@
+"""Settings of the scheduler process."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from weir_core.config import ServiceSettings
+from weir_core.rpc.framed import FramedOptions
+from weir_scheduler.dispatch.bounds import Bounds
+
+_SECOND_US = 1_000_000
+
+
+class SchedulerSettings(ServiceSettings):
+    """What the scheduler can be told; what concerns models and tenants is in the directory."""
+
+    model_config = SettingsConfigDict(env_prefix="WEIR_SCHEDULER__")
+
+    address: str = Field("127.0.0.1:8003", description="host:port of the gRPC API")
+    directory_address: str = Field(
+        "127.0.0.1:8001", description="host:port that serves weir.directory.v1 (the gateway)"
+    )
+    max_attempts: int = Field(3, ge=1, le=10, description="dispatches of one request")
+    max_queued_requests: int = Field(100_000, ge=1, description="waiting requests in all")
+    no_worker_s: float = Field(
+        10, gt=0, le=3_600, description="wait of an interactive request while no worker serves it"
+    )
+    report_interval_s: float = Field(1, gt=0, le=60, description="asked of the workers")
+    worker_loss_s: float = Field(5, gt=0, le=300, description="silence of a lost worker")
+    step_loss_s: float = Field(
+        30, gt=0, le=600, description="age of the last engine step of a lost worker"
+    )
+    heartbeat_s: float = Field(5, gt=0, description="ping of idle streams")
+    silence_s: float = Field(15, gt=0, description="a peer that was silent for so long is lost")
+
+    def bounds(self) -> Bounds:
+        """Of waits and counts."""
+        return Bounds(
+            max_attempts=self.max_attempts,
+            max_queued_requests=self.max_queued_requests,
+            no_worker_us=round(self.no_worker_s * _SECOND_US),
+            report_interval_us=round(self.report_interval_s * _SECOND_US),
+            loss_us=round(self.worker_loss_s * _SECOND_US),
+            step_loss_us=round(self.step_loss_s * _SECOND_US),
+        )
+
+    def stream_options(self) -> FramedOptions:
+        """Bounds of the streams of gateways and workers."""
+        return FramedOptions(heartbeat_s=self.heartbeat_s, silence_s=self.silence_s)
