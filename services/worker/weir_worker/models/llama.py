@@ -10,6 +10,7 @@ from weir_worker.linear import make_linear
 from weir_worker.models.base import ForwardBatch
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.llama_layer import LlamaLayer
+from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import RotaryTable
 from weir_worker.models.weights import Weights
 
@@ -38,7 +39,8 @@ class LlamaModel:
         )
         self._embedding = weights.take("model.embed_tokens.weight")
         self._layers = [LlamaLayer(config, weights, index) for index in range(config.num_layers)]
-        self._norm = weights.take("model.norm.weight")
+        gain = weights.take("model.norm.weight")
+        self._norm = RmsNorm(gain, config.hidden_size, config.rms_norm_eps)
         tied = config.tie_word_embeddings or "lm_head.weight" not in weights
         self._head = make_linear(self._embedding if tied else weights.take("lm_head.weight"))
         self._rotary = RotaryTable(config.rope, config.head_dim, config.max_context, device, dtype)
@@ -94,8 +96,7 @@ class LlamaModel:
         x = self._run_layers(x, plan, cache, plan.rows.locate(wanted))
         if not len(batch.logit_rows):
             return x.new_empty((0, self._config.vocab_size), dtype=torch.float32)
-        normed = functional.rms_norm(x, (x.shape[1],), self._norm, self._config.rms_norm_eps)
-        return self._head(normed).float()
+        return self._head(self._norm(x)).float()
 
     def _run_layers(
         self, x: torch.Tensor, plan: AttentionPlan, cache: PagedKvCache, wanted: torch.Tensor

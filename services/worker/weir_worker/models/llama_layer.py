@@ -5,6 +5,7 @@ from torch.nn import functional
 
 from weir_worker.linear import Linear, make_linear
 from weir_worker.models.llama_config import LlamaConfig
+from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
 from weir_worker.models.weights import Weights
 
@@ -18,13 +19,11 @@ class LlamaLayer:
     def __init__(self, config: LlamaConfig, weights: Weights, index: int) -> None:
         prefix = f"model.layers.{index}."
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
-        self._eps = config.rms_norm_eps
-        self._width = (config.hidden_size,)
         self._heads = config.num_heads
         self._rotated = config.num_heads + config.num_kv_heads
         self._head_dim = config.head_dim
-        self._attention_norm = weights.take(f"{prefix}input_layernorm.weight")
-        self._mlp_norm = weights.take(f"{prefix}post_attention_layernorm.weight")
+        self._attention_norm = _norm(config, weights, f"{prefix}input_layernorm")
+        self._mlp_norm = _norm(config, weights, f"{prefix}post_attention_layernorm")
         self._head_norm = _head_norm(config, weights, attention)
         self._qkv = _joined(weights, [f"{attention}{part}_proj" for part in "qkv"])
         self._output = _joined(weights, [f"{attention}o_proj"])
@@ -35,19 +34,17 @@ class LlamaLayer:
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Rotated queries and keys, and values: each [rows, its heads, head_dim]."""
-        normed = functional.rms_norm(x, self._width, self._attention_norm, self._eps)
-        qkv = self._qkv(normed).view(x.shape[0], -1, self._head_dim)
+        qkv = self._qkv(self._attention_norm(x)).view(x.shape[0], -1, self._head_dim)
         qk, values = qkv[:, : self._rotated], qkv[:, self._rotated :]
         if self._head_norm is not None:
-            qk = functional.rms_norm(qk, (self._head_dim,), None, self._eps) * self._head_norm
+            qk = self._head_norm(qk)
         qk = rotate(qk, cos, sin)
         return qk[:, : self._heads], qk[:, self._heads :], values
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """Add attention's output and then the MLP's to the residual stream `x`, in place."""
         x.add_(self._output(attended))
-        normed = functional.rms_norm(x, self._width, self._mlp_norm, self._eps)
-        gate, up = self._gate_up(normed).chunk(2, dim=1)
+        gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=1)
         return x.add_(self._down(functional.silu(gate).mul_(up)))
 
 
@@ -57,10 +54,15 @@ def _joined(weights: Weights, parts: list[str]) -> Linear:
     return make_linear(weights.joined([f"{part}.weight" for part in parts]), bias)
 
 
-def _head_norm(config: LlamaConfig, weights: Weights, attention: str) -> torch.Tensor | None:
-    """Qwen3's norm of each query and key head: gains, [rotated heads, head_dim]."""
+def _norm(config: LlamaConfig, weights: Weights, name: str) -> RmsNorm:
+    return RmsNorm(weights.take(f"{name}.weight"), config.hidden_size, config.rms_norm_eps)
+
+
+def _head_norm(config: LlamaConfig, weights: Weights, attention: str) -> RmsNorm | None:
+    """Qwen3's norm of each query and key head; its gain is [rotated heads, head_dim]."""
     query = weights.optional(f"{attention}q_norm.weight")
     if query is None:
         return None
     key = weights.take(f"{attention}k_norm.weight")
-    return torch.cat([query.repeat(config.num_heads, 1), key.repeat(config.num_kv_heads, 1)])
+    gain = torch.cat([query.repeat(config.num_heads, 1), key.repeat(config.num_kv_heads, 1)])
+    return RmsNorm(gain, config.head_dim, config.rms_norm_eps)

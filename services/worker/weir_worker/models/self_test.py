@@ -9,7 +9,7 @@ from weir_worker.models.base import CausalModel, ForwardBatch, SequenceSlice
 _BLOCK_SIZE = 16
 _LENGTH = 67  # crosses the boundary of attention's tiles at 64
 _CHUNKS = (16, 1, 3, 30, 16, 1)
-_MATES = (67, 50, 16, 3, 1)
+_MATES = (40, 16, 3, 1)
 
 
 def batch_invariance(model: CausalModel) -> bool:
