@@ -7,7 +7,6 @@ from pathlib import Path
 
 import grpc
 import httpx2
-import pytest
 
 from tests.ratelimiter.account import directory, limit, parallel
 from tests.ratelimiter.directory_server import directory_server
@@ -186,20 +185,16 @@ async def test_sweep_health_and_metrics_of_a_process(tmp_path: Path) -> None:
             assert await process.terminate() == 0
 
 
-@pytest.mark.parametrize("case", ["second process", "no secret", "bad setting"])
-async def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path, case: str) -> None:
+async def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
+    bad_starts = [
+        (tmp_path, (), b"another ratelimiter uses", 1),
+        (tmp_path / "b", ("--cluster-token=",), b"set WEIR_CLUSTER_TOKEN", 1),
+        (tmp_path / "b", ("--ttl-s=0",), b"ttl_s is '0'; it must be greater than or equal", 2),
+    ]
     async with directory_server() as (_, address), limiter_process(tmp_path, address):
-        if case == "second process":
-            process = await spawn(tmp_path, address)
-            told, code = b"another ratelimiter uses", 1
-        elif case == "no secret":
-            process = await spawn(tmp_path / "b", address, "--cluster-token=")
-            told, code = b"set WEIR_CLUSTER_TOKEN", 1
-        else:
-            process = await spawn(tmp_path / "b", address, "--ttl-s=0")
-            told, code = b"ttl_s is '0'; it must be greater than or equal to 1", 2
-        _, stderr = await asyncio.wait_for(process.communicate(), 30)
-        lines = stderr.strip().splitlines()
-        assert process.returncode == code
-        assert told in lines[-1]
-        assert b"Traceback" not in stderr
+        started = [await spawn(folder, address, *more) for folder, more, _, _ in bad_starts]
+        for process, (_, _, told, code) in zip(started, bad_starts, strict=True):
+            _, stderr = await asyncio.wait_for(process.communicate(), 30)
+            assert process.returncode == code
+            assert told in stderr.strip().splitlines()[-1]
+            assert b"Traceback" not in stderr

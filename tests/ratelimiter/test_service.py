@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
-from tests.ratelimiter.account import Account, directory, parallel, rpm, tpm
+from tests.ratelimiter.account import Account, context, directory, parallel, rpm, tpm
 from weir.common.v1 import error_reason_pb2
 from weir.common.v1.lifecycle_pb2 import OUTCOME_CANCELLED, OUTCOME_OK, LifecycleRecord
 from weir.common.v1.subject_pb2 import DELIVERY_MODE_STREAM, Subject
@@ -306,6 +306,16 @@ async def test_an_extension_refused_by_a_limit_carries_the_refusal(tmp_path: Pat
         assert result.reserved_output_tokens == 40
 
 
+async def test_an_extension_that_can_never_fit_says_so(tmp_path: Path) -> None:
+    policy = directory_pb2.Policy(reserve_policy=directory_pb2.RESERVE_POLICY_ESTIMATE)
+    async with service(tmp_path, directory(tpm(100), policy=policy)) as served:
+        reply = await served.reserve(prompt_tokens=60, max_new_tokens=4_000)
+        news = pb.Extension(record=reply.record, output_tokens=40, additional_output_tokens=101)
+        [result] = (await served.stub.Extend(pb.ExtendRequest(extensions=[news]))).results
+        assert result.error_reason == error_reason_pb2.ERROR_REASON_REQUEST_TOO_LARGE
+        assert not result.refusal.violations[0].HasField("reset_time")
+
+
 async def test_a_forged_record_ends_nothing(tmp_path: Path) -> None:
     async with service(tmp_path) as served:
         reply = await served.reserve()
@@ -345,10 +355,16 @@ async def test_only_services_with_the_secret_get_in(tmp_path: Path) -> None:
 
 async def test_explain_tells_where_a_caller_stands_and_changes_nothing(tmp_path: Path) -> None:
     async with service(tmp_path) as served:
+        await served.account.use(
+            directory(tpm(100), rpm(20), parallel(5), context(4096), cluster=[tpm(10_000)])
+        )
         reply = await served.reserve()
         size = served.account.log.journal_bytes
         told = await served.stub.Explain(pb.ExplainRequest(subject=ACME))
-        assert {s.limit_id: s.held for s in told.limits if s.HasField("held")} == {
+        assert [(s.limit_id, s.limit) for s in told.limits if s.limit_type == "context"] == [
+            ("tenant:acme/context", 4096)
+        ]
+        assert {s.limit_id: s.held for s in told.limits if s.held} == {
             "tenant:acme/tpm": 30,
             "tenant:acme/rpm": 1,
             "tenant:acme/parallel": 1,

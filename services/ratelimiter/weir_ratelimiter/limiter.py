@@ -13,6 +13,7 @@ from weir_ratelimiter.directory.resolution import Resolution
 from weir_ratelimiter.domain.admission import ReserveCommand, static_shortfalls
 from weir_ratelimiter.domain.demand import Amounts, demand
 from weir_ratelimiter.domain.extension import Extension
+from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.output_history import OutputHistory
 from weir_ratelimiter.domain.refusal import refused_for_ever, refused_for_now
 from weir_ratelimiter.domain.reservation import Reservation
@@ -187,9 +188,11 @@ class Limiter:
             await asyncio.sleep(0)
 
     async def states(self, subject: Subject) -> Sequence[LimitState]:
-        """Where every counted limit of a subject stands; its model may be empty."""
+        """Where every limit of a subject stands, contexts last; its model may be empty."""
         resolution = self.book.resolve_for_ending(subject)
-        return await self._store.states(resolution.counted)
+        counted = await self._store.states(resolution.counted)
+        contexts = [entry for entry in resolution.limits if entry.kind is Kind.CONTEXT]
+        return [*counted, *(LimitState(entry, entry.capacity, 0, 0) for entry in contexts)]
 
     async def find(self, tenant_id: str, reservation_id: str) -> Reservation:
         """A reservation of a tenant.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
+from weir_core.errors import LimitExceeded, Reason, Violation
 from weir_ratelimiter.domain.limit import Kind, Layer, Resource
 from weir_ratelimiter.domain.shortfall import Shortfall
 
@@ -33,8 +33,12 @@ def violation(short: Shortfall, now_ms: int) -> Violation:
 def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
     """The refusal of a request that will fit once all of `shortfalls` have passed.
 
-    Its reason is that of the limit which takes longest.
+    Its reason is that of the limit which takes longest. If there is one that never passes, it
+    is refused for ever.
     """
+    never = [short for short in shortfalls if short.wait_ms is None]
+    if never:
+        return refused_for_ever(never, now_ms)
     longest = max(shortfalls, key=lambda short: short.wait_ms or 0)
     wait_ms = longest.wait_ms or 0
     message = "; ".join(_sentence(short) for short in shortfalls)
@@ -46,7 +50,7 @@ def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceed
     )
 
 
-def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> WeirError:
+def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
     """The refusal of a request that never fits, whatever the levels: do not retry.
 
     PERMISSION_DENIED for a limit of 0, else CONTEXT_LENGTH_EXCEEDED, else REQUEST_TOO_LARGE.
