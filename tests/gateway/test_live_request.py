@@ -219,11 +219,6 @@ class LifeOfARequest(RuleBasedStateMachine):
     def requeued(self) -> None:
         self.live.on_requeued(sched.Requeued(request_id="req_1", position=1))
 
-    @rule()
-    def rejected(self) -> None:
-        reason = ErrorReason.ERROR_REASON_NO_WORKER
-        self.live.on_rejected(sched.Rejected(request_id="req_1", error_reason=reason))
-
     @rule(back=st.integers(0, 1))
     def attempt_lost(self, back: int) -> None:
         number = max(1, self.number - back)
@@ -243,20 +238,35 @@ class LifeOfARequest(RuleBasedStateMachine):
             self.ports.epoch = self.last_epoch + 1
             self.live.on_scheduler_connected()
 
-    @rule(cause=st.sampled_from([client_gone, cancelled, lambda: quota_stopped("used up")]))
-    def stop(self, cause: Any) -> None:
-        self.live.stop(cause())
-
-    @rule(which=st.integers(0, 5))
-    def timer(self, which: int) -> None:
+    @rule(
+        how=st.sampled_from(["reject", "timer", client_gone, cancelled, lambda: quota_stopped("x")])
+    )
+    def end_early(self, how: Any) -> None:
+        """One rule, so that most lives are long."""
         due = [timer for timer in self.timers if timer.live]
-        if due:
-            timer = due[which % len(due)]
-            timer.live = False
-            timer.then()
+        if how == "reject":
+            reason = ErrorReason.ERROR_REASON_NO_WORKER
+            self.live.on_rejected(sched.Rejected(request_id="req_1", error_reason=reason))
+        elif how == "timer" and due:
+            due[-1].live = False
+            due[-1].then()
+        elif callable(how):
+            self.live.stop(how())
+
+    @rule()
+    def attempt_goes_wrong_and_another_comes(self) -> None:
+        """The likeliest way to two answers: something ran, then another attempt runs."""
+        self.dispatch(again=False)
+        self.deltas(which=0, count=2)
+        self.read()
+        self.worker_lost(which=0, reached=True)
+        self.dispatch(again=False)
+        self.deltas(which=0, count=1)
 
     @rule()
     def read(self) -> None:
+        if self.live.ended.done():
+            self.live.delivery.finish(self.live.ended.result())
         taken = self.loop.run_until_complete(self.live.delivery.take(0))
         self.taken += "".join(piece.text for piece in taken.pieces)
 
@@ -309,7 +319,8 @@ class LifeOfARequest(RuleBasedStateMachine):
             timer.then()
         assert self.live.ended.done()
         self.read()
-        if self.live.ended.result().outcome == Outcome.OUTCOME_OK and self.live.prepared.streams:
+        self.the_client_sees_one_attempt_alone()
+        if self.live.ended.result().outcome == Outcome.OUTCOME_OK:
             number = self.live.facts.attempt
             assert self.taken == f"{number}," * self.made.get(number, 0)
         self.loop.close()
