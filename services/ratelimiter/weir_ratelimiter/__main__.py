@@ -13,6 +13,7 @@ from weir_core.process import ServiceRuntime, run_service
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import create_server
+from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.directory.follower import DirectoryFollower
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
@@ -24,6 +25,8 @@ from weir_ratelimiter.steady_time import SteadyTime
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
 from weir_ratelimiter.store_metrics import StoreCollector
+
+_log = get_logger(__name__)
 
 
 async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
@@ -61,7 +64,9 @@ def _open_store(settings: RateLimiterSettings, time: SteadyTime) -> MemoryStore:
         compact_bytes=settings.compact_bytes,
     )
     log = MemoryLog.open(Path(settings.journal), options, time.now_ms())
-    return MemoryStore(log, time.now_ms)
+    store = MemoryStore(log, time.now_ms)
+    _log.info("journal_replayed", folder=settings.journal, **store.stats())
+    return store
 
 
 def _start_tasks(

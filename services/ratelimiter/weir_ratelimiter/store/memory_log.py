@@ -8,7 +8,6 @@ from typing import Self
 import msgspec
 
 from weir_core.errors.startup import StartupError
-from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.change import Change
 from weir_ratelimiter.store import frames
 from weir_ratelimiter.store.frames import Acknowledged
@@ -16,8 +15,6 @@ from weir_ratelimiter.store.journal import FsyncPolicy, Journal
 from weir_ratelimiter.store.journal_files import JournalFolder
 from weir_ratelimiter.store.memory_state import MemoryState
 from weir_ratelimiter.store.snapshot import Snapshot, restore
-
-_log = get_logger(__name__)
 
 _FRAMES_PER_TURN = 500
 
@@ -85,7 +82,6 @@ class MemoryLog:
             epoch = restore([] if latest is None else folder.read(latest), state)
             log = cls(folder, options, state, epoch or secrets.token_hex(8))
             log._write_snapshot(now_ms)
-            _log.info("journal_replayed", path=str(folder.path), **state.totals(now_ms))
         except ValueError as error:
             raise StartupError(f"{latest}: {error}") from error
         except OSError as error:
