@@ -149,6 +149,10 @@ class RecordingObserver:
 
     entered_ids: list[str] = field(default_factory=list)
     exits: list[tuple[str, QueueExit]] = field(default_factory=list)
+    refused_ids: list[str] = field(default_factory=list)
+
+    def refused(self, request: NewRequest, cause: WeirError) -> None:
+        self.refused_ids.append(request.request_id)
 
     def entered(self, record: RequestRecord) -> None:
         self.entered_ids.append(record.entry.request_id)

@@ -8,9 +8,17 @@ everything returns to zero.
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.scheduler.support import SECOND, Bench, FixedRules, new_request, worker_info
 from weir_core.errors import Reason
@@ -30,6 +38,16 @@ GATEWAYS = ("g1", "g2")
 TENANTS = ("a", "b", "capped")
 WORKERS = ("w1", "w2", "w3")
 CAP = 2
+Drawn = tuple[str, str, int, int, int, bool, int]
+REQUESTS = st.tuples(
+    st.sampled_from(GATEWAYS),
+    st.sampled_from(TENANTS),
+    st.integers(1, 90),
+    st.integers(1, 40),
+    st.integers(0, 3),
+    st.booleans(),
+    st.integers(1, 60),
+)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -55,38 +73,31 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.connected: set[str] = set()
         self.seen = 0
 
-    @rule(
-        gateway=st.sampled_from(GATEWAYS),
-        tenant=st.sampled_from(TENANTS),
-        prompt=st.integers(1, 90),
-        output=st.integers(1, 40),
-        priority=st.integers(0, 3),
-        batch=st.booleans(),
-        lifetime_s=st.integers(1, 60),
-    )
-    def enqueue(
-        self,
-        gateway: str,
-        tenant: str,
-        prompt: int,
-        output: int,
-        priority: int,
-        batch: bool,
-        lifetime_s: int,
-    ) -> None:
-        self.count += 1
-        request_id = f"r{self.count}"
-        self.owner[request_id] = gateway
-        request = new_request(
-            request_id,
-            tenant,
-            prompt_tokens=prompt,
-            max_new_tokens=output,
-            priority=priority,
-            request_class=RequestClass.BATCH if batch else RequestClass.INTERACTIVE,
-            deadline_wall_us=self.bench.clock.now_us() + lifetime_s * SECOND,
-        )
-        self.scheduler.enqueue(gateway, request)
+    @initialize(count=st.integers(0, 3), burst=st.lists(REQUESTS, min_size=4, max_size=16))
+    def begin(self, count: int, burst: list[Drawn]) -> None:
+        for worker_id in WORKERS[:count]:
+            self.connect(worker_id)
+        self.enqueue_all(burst)
+
+    @rule(burst=st.lists(REQUESTS, min_size=1, max_size=6))
+    def enqueue(self, burst: list[Drawn]) -> None:
+        self.enqueue_all(burst)
+
+    def enqueue_all(self, burst: list[Drawn]) -> None:
+        for gateway, tenant, prompt, output, priority, batch, lifetime_s in burst:
+            self.count += 1
+            request_id = f"r{self.count}"
+            self.owner[request_id] = gateway
+            request = new_request(
+                request_id,
+                tenant,
+                prompt_tokens=prompt,
+                max_new_tokens=output,
+                priority=priority,
+                request_class=RequestClass.BATCH if batch else RequestClass.INTERACTIVE,
+                deadline_wall_us=self.bench.clock.now_us() + lifetime_s * SECOND,
+            )
+            self.scheduler.enqueue(gateway, request)
         self.pump()
 
     @precondition(lambda self: self.count > 0)
@@ -147,16 +158,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler.first_token(self.owner[dispatch.key.request_id], dispatch.key)
         self.pump()
 
-    @rule(gateway=st.sampled_from(GATEWAYS))
-    def lose_gateway(self, gateway: str) -> None:
-        self.scheduler.gateway_lost(gateway)
-        self.pump()
+    @rule(gateway=st.sampled_from(GATEWAYS), chance=st.integers(0, 4))
+    def lose_gateway(self, gateway: str, chance: int) -> None:
+        if chance == 4:
+            self.scheduler.gateway_lost(gateway)
+            self.pump()
 
     @precondition(lambda self: bool(self.connected))
-    @rule(data=st.data(), cancel=st.booleans())
-    def drain(self, data: st.DataObject, cancel: bool) -> None:
+    @rule(data=st.data(), chance=st.integers(0, 3))
+    def drain(self, data: st.DataObject, chance: int) -> None:
         worker_id = data.draw(st.sampled_from(sorted(self.connected)))
-        self.scheduler.drain_worker(worker_id, cancel=cancel)
+        self.scheduler.drain_worker(worker_id, cancel=chance > 0)
         self.pump()
 
     @rule(tenths=st.integers(1, 40))
@@ -233,6 +245,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert not live
         lanes = self.scheduler._state.lanes.values()
         for lane in lanes:
+            for tenant in {entry.tenant_id for entry in lane.entries()}:
+                assert lane.is_blocked(tenant) == self.scheduler._state.at_cap(tenant)
             assert lane.queued_cost == sum(entry.estimated_cost for entry in lane.entries())
         waiting = self.scheduler._waiting
         assert sum(len(lane) for lane in lanes) + sum(
@@ -263,6 +277,13 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 SchedulerMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=100, stateful_step_count=40, deadline=None
 )
 TestSchedulerMachine = SchedulerMachine.TestCase
+
+
+@pytest.mark.soak
+def test_many_more_lives() -> None:
+    run_state_machine_as_test(
+        SchedulerMachine, settings=settings(max_examples=3_000, deadline=None)
+    )

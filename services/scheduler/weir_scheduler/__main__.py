@@ -8,8 +8,12 @@ from weir_scheduler.settings import SchedulerSettings
 
 
 async def wire(runtime: ServiceRuntime, settings: SchedulerSettings) -> None:
-    """Build the scheduler and register it."""
-    SchedulerApp(runtime, settings).register()
+    """Starts the scheduler and ties it to the process."""
+    app = SchedulerApp(settings, runtime.telemetry)
+    runtime.on_close(app.stop)
+    runtime.on_drain(app.drain)
+    await app.start()
+    runtime.announce("grpc", app.address)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The scheduler's process: its parts, put together."""
 
+import grpc
+
 from weir.scheduler.v1.scheduler_service_pb2_grpc import (
     add_SchedulerServiceServicer_to_server,
 )
@@ -7,10 +9,12 @@ from weir_core.clock import Clock, SystemClock
 from weir_core.directory import DirectoryIndex
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
-from weir_core.process import ServiceRuntime
+from weir_core.process.address import bind_failed, check_free, join_address, split_address
 from weir_core.rpc.channel import open_channel
+from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
-from weir_core.rpc.server import create_server
+from weir_core.rpc.server import add_reflection, create_server
+from weir_core.telemetry.telemetry import Telemetry
 from weir_scheduler.scheduler import Scheduler
 from weir_scheduler.server.directory_rules import DirectoryRules
 from weir_scheduler.server.pump import Pump
@@ -20,90 +24,122 @@ from weir_scheduler.server.servicer import SERVICE, SchedulerServicer
 from weir_scheduler.server.streams import Streams
 from weir_scheduler.settings import SchedulerSettings
 
+_LONGEST_GRACE_S = 1.0
+
 
 class SchedulerApp:
-    """One scheduler process.
+    """One scheduler process; build it inside the event loop.
 
     Args:
-        runtime: of the process; starts and stops what is registered with it.
         settings: of the process.
+        telemetry: its traces and metrics.
         clock: time.
+
+    Attributes:
+        address: the bound `host:port`, once started.
+        scheduler: the domain; to be read by its own event loop only.
     """
 
     def __init__(
-        self, runtime: ServiceRuntime, settings: SchedulerSettings, clock: Clock | None = None
+        self, settings: SchedulerSettings, telemetry: Telemetry, *, clock: Clock | None = None
     ) -> None:
         if settings.cluster_token is None:
             raise StartupError(
                 "the scheduler signs grants with the cluster secret; set WEIR_CLUSTER_TOKEN"
             )
-        self._runtime = runtime
+        self.address = ""
         self._settings = settings
+        self._telemetry = telemetry
+        self._token = settings.cluster_token
         self._clock = clock or SystemClock()
         self._rules = DirectoryRules()
-        secret = settings.cluster_token.get_secret_value().encode()
-        self._streams = Streams(self._clock, secret)
-        telemetry = runtime.telemetry
-        self._scheduler = Scheduler(
+        self._streams = Streams(self._clock, self._token.get_secret_value().encode())
+        self.scheduler = self._build_scheduler()
+        SchedulerCollector(self.scheduler, self._clock, telemetry.registry)
+        self._pump = Pump(self.scheduler, self._clock)
+        self._channel = open_channel(
+            settings.directory_address, name="directory", token=self._token
+        )
+        self._watcher = DirectoryWatcher(self._channel, "scheduler")
+        self._server = self._build_server()
+        self._health: ServerHealth | None = None
+
+    async def start(self) -> None:
+        """Binds, watches the directory, serves. Raises StartupError."""
+        self.address = self._bind(self._server)
+        health = self._health = add_health(self._server, [SERVICE])
+        add_reflection(self._server, [SERVICE])
+        self._watcher.on_change(self._use)
+        self._watcher.start()
+        await self._server.start()
+        await health.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the directory has been received: until then every request is refused."""
+        return self._watcher.index is not None
+
+    async def drain(self) -> None:
+        """Takes nothing new and ends every stream: gateways enqueue again with the next one.
+
+        What runs on workers goes on; nothing of it passes through here.
+        """
+        if self._health is not None:
+            await self._health.enter_shutdown()
+        self.scheduler.close()
+        self._streams.close("the scheduler is stopping")
+
+    async def stop(self) -> None:
+        """Releases everything. Idempotent."""
+        await self.drain()
+        await self._server.stop(min(self._settings.grace_s, _LONGEST_GRACE_S))
+        self._pump.stop()
+        await self._watcher.stop()
+        await self._channel.close()
+
+    def _build_scheduler(self) -> Scheduler:
+        telemetry = self._telemetry
+        return Scheduler(
             clock=self._clock,
             rules=self._rules,
             outbox=self._streams,
-            bounds=settings.bounds(),
+            bounds=self._settings.bounds(),
             observers=[
                 QueueMetrics(telemetry.registry, self._clock),
                 QueueSpans(telemetry.tracing),
             ],
         )
-        SchedulerCollector(self._scheduler, self._clock, telemetry.registry)
-        self._pump = Pump(self._scheduler, self._clock)
 
-    def register(self) -> None:
-        """Registers the server, the watch of the directory and the drain with the runtime."""
-        runtime, settings = self._runtime, self._settings
-        runtime.on_close(self._close)
-        self._watch_directory()
+    def _build_server(self) -> grpc.aio.Server:
         server = create_server(
             interceptors=default_interceptors(
-                tracing=runtime.telemetry.tracing,
-                registry=runtime.telemetry.registry,
-                tokens=[settings.cluster_token] if settings.cluster_token else [],
+                tracing=self._telemetry.tracing,
+                registry=self._telemetry.registry,
+                tokens=[self._token],
             )
         )
         servicer = SchedulerServicer(
-            self._scheduler,
+            self.scheduler,
             self._streams,
             self._pump,
             clock=self._clock,
-            bounds=settings.bounds(),
-            options=settings.stream_options(),
+            bounds=self._settings.bounds(),
+            options=self._settings.stream_options(),
         )
         add_SchedulerServiceServicer_to_server(servicer, server)
-        runtime.add_server(server, address=settings.address, knob="address", services=[SERVICE])
-        runtime.on_drain(self._drain)
+        return server
 
-    def _watch_directory(self) -> None:
-        settings = self._settings
-        channel = open_channel(
-            settings.directory_address, name="directory", token=settings.cluster_token
-        )
-        self._runtime.on_close(channel.close)
-        watcher = DirectoryWatcher(channel, "scheduler")
-        watcher.on_change(self._use)
-        watcher.start()
-        self._runtime.on_close(watcher.stop)
+    def _bind(self, server: grpc.aio.Server) -> str:
+        address = self._settings.address
+        check_free(address, "address")
+        host, _ = split_address(address, "address")
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError as exc:
+            raise bind_failed(address, "address", str(exc)) from exc
+        return join_address(host, port)
 
     def _use(self, index: DirectoryIndex) -> None:
         self._rules.use(index)
-        self._scheduler.rules_changed()
+        self.scheduler.rules_changed()
         self._pump.poke()
-
-    async def _drain(self) -> None:
-        """Another scheduler takes over: gateways enqueue again what waits here.
-
-        What runs on workers goes on; nothing of it passes through here.
-        """
-        self._scheduler.close()
-        self._streams.close("the scheduler is stopping")
-
-    async def _close(self) -> None:
-        self._pump.stop()

@@ -1,6 +1,6 @@
 """The scheduler: a single-writer state machine under a clock that is passed in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
@@ -14,6 +14,7 @@ from weir_scheduler.dispatch.intake import Intake
 from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.observer import Observer, Observers
 from weir_scheduler.dispatch.outbox import Outbox
+from weir_scheduler.dispatch.queue_view import QueueView
 from weir_scheduler.dispatch.reconfiguration import apply_rules
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import RequestRecord
@@ -65,19 +66,19 @@ class Scheduler:
         self._intake = Intake(self._state, self._waiting)
         self._gateways = GatewayEvents(self._state, self._releases)
         self._fleet = FleetEvents(self._state, self._waiting, self._releases)
-        self._announcer = Announcer(self._state, self._waiting)
+        self._view = QueueView(self._state, self._waiting)
+        announcer = Announcer(self._state, self._waiting, self._view)
         self._dispatcher = Dispatcher(
             self._state, self._waiting, self._releases, placer or Placer()
         )
-        self._due = DueHandlers(
-            self._state, self._waiting, self._releases, self._fleet, self._announcer
-        )
+        self._due = DueHandlers(self._state, self._waiting, self._releases, self._fleet, announcer)
 
     def enqueue(self, gateway: str, request: NewRequest) -> None:
         """Takes a request in, or rejects it through the outbox."""
         try:
             self._intake.enqueue(gateway, request)
         except WeirError as refusal:
+            self._state.observer.refused(request, refusal)
             self._state.outbox.rejected(gateway, request.request_id, refusal)
 
     def withdraw(self, gateway: str, request_id: str) -> None:
@@ -158,18 +159,14 @@ class Scheduler:
         """Every worker that is known, lost ones included."""
         return list(self._state.fleet)
 
-    def queued(self, tenant_id: str = "") -> list[tuple[RequestRecord, int, WaitReason]]:
-        """Waiting requests in order of arrival, with position and reason; empty id: all."""
-        positions: dict[str, int] = {}
-        for lane in self._state.lanes.values():
-            positions.update(self._announcer.positions(lane, len(lane)))
-        records = [
-            record
-            for record in self._state.requests
-            if record.waits and tenant_id in ("", record.entry.tenant_id)
-        ]
-        records.sort(key=lambda record: (record.entry.arrival_us, record.entry.sequence))
-        return [
-            (record, positions[record.entry.request_id], self._announcer.reason(record))
-            for record in records
-        ]
+    def queued(self, tenant_id: str = "") -> list[RequestRecord]:
+        """Waiting requests in order of arrival; an empty id for those of all tenants."""
+        return self._view.waiting(tenant_id)
+
+    def place(self, record: RequestRecord) -> tuple[int, WaitReason]:
+        """Position of a waiting request in its tenant's queue, from 1, and why it waits."""
+        return self._view.position(record), self._view.reason(record)
+
+    def queue_depth(self) -> Iterator[tuple[str, WaitReason, int]]:
+        """Waiting requests by tenant and reason; pairs may come more than once."""
+        return self._view.depth()

@@ -1,13 +1,12 @@
 """Tells gateways where their requests stand."""
 
-from weir_scheduler.dispatch.request_record import Phase, RequestRecord
+from weir_scheduler.dispatch.queue_view import QueueView
+from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
-from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.tenant_queue import TenantQueue
-from weir_scheduler.queues.wait_reason import WaitReason
 
 
 class Announcer:
@@ -18,9 +17,10 @@ class Announcer:
     that is dispatched within the first round's delay is never announced.
     """
 
-    def __init__(self, state: SchedulerState, waiting: WaitingRoom) -> None:
+    def __init__(self, state: SchedulerState, waiting: WaitingRoom, view: QueueView) -> None:
         self._state = state
         self._waiting = waiting
+        self._view = view
 
     def announce(self) -> None:
         """One round."""
@@ -37,27 +37,6 @@ class Announcer:
             at_us = state.now_us() + state.bounds.announce_us
             state.timers.set_earlier(TimerKind.ANNOUNCE, None, at_us)
 
-    def reason(self, record: RequestRecord) -> WaitReason:
-        """Why a request waits at this moment."""
-        lane = self._state.lanes[record.lane_key]
-        if record.phase is Phase.STRANDED or lane.no_worker_since_us is not None:
-            return WaitReason.NO_WORKER
-        if lane.is_blocked(record.entry.tenant_id):
-            return WaitReason.TENANT_CAP
-        if lane.blocked is not None and lane.blocked[0] == record.entry.request_id:
-            return lane.blocked[1]
-        return WaitReason.BEHIND_OTHERS
-
-    def positions(self, lane: Lane, limit: int) -> dict[str, int]:
-        """Positions in every tenant queue of a lane, the first `limit` of each."""
-        places = {
-            entry.request_id: place
-            for _, _, queue in lane.queues()
-            for place, entry in enumerate(queue.ordered(limit), start=1)
-        }
-        places.update({r.entry.request_id: 1 for r in self._waiting.stranded(lane.key)})
-        return places
-
     def _announce_queue(
         self, key: LaneKey, queue: TenantQueue | None, tenant_id: str, limit: int
     ) -> int:
@@ -73,7 +52,7 @@ class Announcer:
         return len(entries) + len(stranded)
 
     def _announce_one(self, record: RequestRecord, position: int) -> None:
-        news = position, self.reason(record)
+        news = position, self._view.reason(record)
         if record.announced == news:
             return
         record.announced = news

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weir_core.errors import WeirError
+from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
 
 
 class Observer(Protocol):
     """Told of every wait; must not block and must not call back."""
+
+    def refused(self, request: NewRequest, cause: WeirError) -> None:
+        """A request was refused on arrival; it never waited."""
 
     def entered(self, record: RequestRecord) -> None:
         """A wait begins."""
@@ -18,7 +22,7 @@ class Observer(Protocol):
         """Reason or position of a wait has changed."""
 
     def left(self, record: RequestRecord, exit_: QueueExit, cause: WeirError | None) -> None:
-        """A wait has ended; `cause` when it was refused. Still in `entered` state otherwise."""
+        """A wait has ended; `cause` says why when it ended in a refusal."""
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         """An attempt failed and a new wait is about to begin."""
@@ -29,6 +33,11 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
+
+    def refused(self, request: NewRequest, cause: WeirError) -> None:
+        """Passes it on."""
+        for observer in self._observers:
+            observer.refused(request, cause)
 
     def entered(self, record: RequestRecord) -> None:
         """Passes it on."""

@@ -9,6 +9,7 @@ from weir.common.v1.usage_pb2 import Usage
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
 from weir.scheduler.v1 import worker_report_pb2 as report_wire
 from weir_core.errors import InvalidField, Reason
+from weir_core.prefix_hash import HASH_BYTES
 from weir_scheduler.dispatch.new_request import NewRequest, Subject, TraceRef
 from weir_scheduler.queues.entry import LatencySla, RequestClass
 from weir_scheduler.workers.attempt_key import AttemptKey
@@ -26,6 +27,7 @@ _SLAS = {
     subject_pb2.LATENCY_SLA_THROUGHPUT: LatencySla.THROUGHPUT,
 }
 _MOST_TOKENS = 2**53 - 1
+_MOST_ATTEMPTS = 1_000
 
 
 def new_request(message: wire.Enqueue) -> NewRequest:
@@ -133,8 +135,12 @@ def _check(message: wire.Enqueue) -> None:
             raise InvalidField(f"enqueue.{field}", value, f"from 1 to {_MOST_TOKENS}")
     if not 0 <= message.priority <= 100:
         raise InvalidField("enqueue.priority", message.priority, "from 0 to 100")
-    if message.attempts < 0:
-        raise InvalidField("enqueue.attempts", message.attempts, "at least 0")
+    if not 0 <= message.attempts <= _MOST_ATTEMPTS:
+        raise InvalidField("enqueue.attempts", message.attempts, f"from 0 to {_MOST_ATTEMPTS}")
+    for digest in message.prefix_hashes:
+        if len(digest) != HASH_BYTES:
+            bound = f"{HASH_BYTES} bytes long"
+            raise InvalidField("enqueue.prefix_hashes", f"{len(digest)} bytes", bound)
 
 
 def _class(value: int) -> RequestClass:

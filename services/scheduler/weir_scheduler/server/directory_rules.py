@@ -27,10 +27,12 @@ class DirectoryRules:
 
     def __init__(self) -> None:
         self._index: DirectoryIndex | None = None
+        self._tenants: dict[str, TenantRules] = {}
 
     def use(self, index: DirectoryIndex) -> None:
         """From now on this version."""
         self._index = index
+        self._tenants.clear()
 
     def pool(self, model: str) -> PoolRules:
         """See `Rules.pool`."""
@@ -66,10 +68,16 @@ class DirectoryRules:
         """See `Rules.tenant`."""
         if self._index is None:
             return TenantRules(1, 0, 0)
-        policy = self._index.policy(tenant_id)
-        return TenantRules(
-            policy.weight or 1, policy.max_running_requests, policy.max_queued_requests
-        )
+        known = self._tenants.get(tenant_id)
+        if known is None:
+            policy = self._index.policy(tenant_id)
+            known = TenantRules(
+                policy.weight or 1, policy.max_running_requests, policy.max_queued_requests
+            )
+            # Asked at every charge; tenants that the directory does not know are not kept.
+            if self._index.tenant(tenant_id) is not None:
+                self._tenants[tenant_id] = known
+        return known
 
     def worker(self, model: str, profile: str) -> WorkerRules:
         """See `Rules.worker`."""

@@ -60,11 +60,13 @@ class GatewayStream:
     def _on_frame(self, frame: DispatchRequest) -> None:
         if not self._gateway:
             self._begin(frame.gateway_id)
-        try:
-            for event in frame.events:
+        for event in frame.events:
+            try:
                 self._take(event)
-        finally:
-            self._pump.poke()
+            except Exception as error:
+                # The events of other requests in the frame must not be lost with it.
+                _log.error("event_failed", kind=event.WhichOneof("event"), exc_info=error)
+        self._pump.poke()
 
     def _begin(self, gateway_id: str) -> None:
         if not gateway_id:

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
 from weir_core.telemetry.metrics import TTFT_BUCKETS, LabelCap
+from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
 from weir_scheduler.scheduler import Scheduler
@@ -30,7 +31,7 @@ class QueueMetrics:
         )
         self._rejections = Counter(
             "weir_queue_rejections",
-            "Waits that ended in a refusal",
+            "Requests refused on arrival or after a wait",
             ("tenant", "reason"),
             registry=registry,
         )
@@ -38,6 +39,18 @@ class QueueMetrics:
             "weir_queue_requeues", "Attempts that failed and were queued again", ("reason",),
             registry=registry,
         )  # fmt: skip
+
+        self._dispatches = Counter(
+            "weir_queue_dispatches",
+            "Attempts given to a worker",
+            ("model", "class"),
+            registry=registry,
+        )
+
+    def refused(self, request: NewRequest, cause: WeirError) -> None:
+        """See `Observer.refused`."""
+        tenant = self._tenants.label(request.subject.tenant_id)
+        self._rejections.labels(tenant, cause.reason.value).inc()
 
     def entered(self, record: RequestRecord) -> None:
         """See `Observer.entered`."""
@@ -47,10 +60,13 @@ class QueueMetrics:
 
     def left(self, record: RequestRecord, exit_: QueueExit, cause: WeirError | None) -> None:
         """See `Observer.left`."""
-        waited_us = self._clock.monotonic_us() - record.entry.enqueued_us
+        entry = record.entry
+        waited_us = self._clock.monotonic_us() - entry.enqueued_us
+        if exit_ is QueueExit.DISPATCHED:
+            self._dispatches.labels(entry.model, entry.request_class.value).inc()
         self._time.labels(exit_.value).observe(max(0, waited_us) / 1e6)
         if cause is not None:
-            tenant = self._tenants.label(record.entry.tenant_id)
+            tenant = self._tenants.label(entry.tenant_id)
             self._rejections.labels(tenant, cause.reason.value).inc()
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
@@ -77,9 +93,9 @@ class SchedulerCollector(Collector):
 
     def _depth(self) -> GaugeMetricFamily:
         depth: dict[tuple[str, str], int] = {}
-        for record, _, reason in self._scheduler.queued():
-            key = (self._tenants.label(record.entry.tenant_id), reason.value)
-            depth[key] = depth.get(key, 0) + 1
+        for tenant_id, reason, count in self._scheduler.queue_depth():
+            key = (self._tenants.label(tenant_id), reason.value)
+            depth[key] = depth.get(key, 0) + count
         family = GaugeMetricFamily(
             "weir_queue_depth", "Waiting requests", labels=("tenant", "reason")
         )

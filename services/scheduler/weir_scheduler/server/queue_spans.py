@@ -4,7 +4,8 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from weir_core.errors import WeirError
 from weir_core.telemetry import names
-from weir_core.telemetry.tracing import Tracing
+from weir_core.telemetry.tracing import Tracing, context_from
+from weir_scheduler.dispatch.new_request import NewRequest, Subject, TraceRef
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
 
@@ -16,18 +17,16 @@ class QueueSpans:
         self._tracing = tracing
         self._open: dict[str, Span] = {}
 
+    def refused(self, request: NewRequest, cause: WeirError) -> None:
+        """See `Observer.refused`. A span without length says why there is no more of them."""
+        span = self._start(request.request_id, request.subject, request.trace, 0)
+        _end_refused(span, cause)
+
     def entered(self, record: RequestRecord) -> None:
         """See `Observer.entered`."""
         entry = record.entry
-        self._open[entry.request_id] = self._tracing.start(
-            names.SPAN_QUEUE,
-            parent=record.trace.traceparent,
-            attributes={
-                names.REQUEST_ID: entry.request_id,
-                names.TENANT_ID: entry.tenant_id,
-                names.ATTEMPT: entry.attempts + 1,
-            },
-        )
+        span = self._start(entry.request_id, record.subject, record.trace, entry.attempts + 1)
+        self._open[entry.request_id] = span
 
     def waits(self, record: RequestRecord, reason: WaitReason, position: int) -> None:
         """See `Observer.waits`."""
@@ -43,9 +42,27 @@ class QueueSpans:
             return
         span.set_attribute(names.OUTCOME, exit_.value)
         if cause is not None:
-            span.set_attribute(names.REASON, cause.reason.value)
-            span.set_status(Status(StatusCode.ERROR, cause.reason.value))
-        span.end()
+            _end_refused(span, cause)
+        else:
+            span.end()
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         """See `Observer.requeued`."""
+
+    def _start(self, request_id: str, subject: Subject, trace: TraceRef, attempt: int) -> Span:
+        return self._tracing.start(
+            names.SPAN_QUEUE,
+            parent=context_from(trace.traceparent, trace.tracestate),
+            attributes={
+                names.REQUEST_ID: request_id,
+                names.TENANT_ID: subject.tenant_id,
+                names.GEN_AI_REQUEST_MODEL: subject.model,
+                names.ATTEMPT: attempt,
+            },
+        )
+
+
+def _end_refused(span: Span, cause: WeirError) -> None:
+    span.set_attribute(names.REASON, cause.reason.value)
+    span.set_status(Status(StatusCode.ERROR, cause.reason.value))
+    span.end()

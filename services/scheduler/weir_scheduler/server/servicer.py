@@ -71,8 +71,10 @@ class SchedulerServicer(SchedulerServiceServicer):
         waiting = self._scheduler.queued(request.tenant_id)
         now_us, wall_us = self._clock.monotonic_us(), self._clock.now_us()
         page = [
-            encoding.queued_request(record, position, reason, now_us=now_us, wall_us=wall_us)
-            for record, position, reason in waiting[start : start + size]
+            encoding.queued_request(
+                record, *self._scheduler.place(record), now_us=now_us, wall_us=wall_us
+            )
+            for record in waiting[start : start + size]
         ]
         more = start + size < len(waiting)
         token = base64.urlsafe_b64encode(str(start + size).encode()).decode() if more else ""

@@ -44,10 +44,12 @@ class Streams:
         self._secret = secret
         self._gateways: dict[str, GatewayWriter] = {}
         self._workers: dict[str, WorkerWriter] = {}
+        self._closed_because = ""
 
     def attach_gateway(self, gateway: str, writer: GatewayWriter) -> None:
         """The gateway speaks on this stream from now on; an older one is closed."""
         _attach(self._gateways, gateway, writer)
+        self._close_late(writer)
 
     def detach_gateway(self, gateway: str, writer: GatewayWriter) -> bool:
         """The stream has ended; whether it was the gateway's present one."""
@@ -56,13 +58,15 @@ class Streams:
     def attach_worker(self, worker_id: str, writer: WorkerWriter) -> None:
         """The worker speaks on this stream from now on; an older one is closed."""
         _attach(self._workers, worker_id, writer)
+        self._close_late(writer)
 
     def detach_worker(self, worker_id: str, writer: WorkerWriter) -> bool:
         """The stream has ended; whether it was the worker's present one."""
         return _detach(self._workers, worker_id, writer)
 
     def close(self, why: str) -> None:
-        """Ends every stream once what is queued on it is written."""
+        """Ends every stream, later ones too, once what is queued on it is written."""
+        self._closed_because = why
         for gateway in self._gateways.values():
             gateway.close(why)
         for worker in self._workers.values():
@@ -111,6 +115,10 @@ class Streams:
         """See `Outbox.parameters`."""
         command = ConnectWorkerResponse(parameters=encoding.parameters(rules))
         self._to_worker(worker_id, command)
+
+    def _close_late(self, writer: GatewayWriter | WorkerWriter) -> None:
+        if self._closed_because:
+            writer.close(self._closed_because)
 
     def _to_gateway(self, gateway: str, event: SchedulerEvent) -> None:
         writer = self._gateways.get(gateway)
