@@ -318,6 +318,20 @@ async def test_bad_request_is_rejected_over_the_process_boundary(
     assert await collect(client, "good", 3)
 
 
+async def test_command_that_cannot_be_encoded_hurts_its_caller_alone(
+    opened: Callable[..., EngineClient],
+) -> None:
+    client = opened(launcher_of("thread"))
+    await client.start(START_S)
+    other = asyncio.create_task(collect(client, "good", 5))
+    await asyncio.sleep(0)
+    for fields in ({"tenant": "\ud800"}, {"arrival_us": 2**70}):
+        with pytest.raises((ValueError, OverflowError)):
+            client.submit(submission("bad", [97], 4, **fields))
+    assert len(await other) == 7
+    assert client.health.in_flight == 0
+
+
 async def test_attempt_that_is_not_newer_is_refused_by_the_client(
     opened: Callable[..., EngineClient],
 ) -> None:

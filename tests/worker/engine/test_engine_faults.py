@@ -147,11 +147,27 @@ def test_fault_between_steps_ends_requests_and_not_the_engine(
     assert driver.record("b").tokens == expected_output([97, 98], 5)
 
 
+def hold_outside(driver: Driver, blocks: int) -> None:
+    """Take blocks that belong to no sequence."""
+    scopes = PrefixScopes(PrefixNamespace("x", "m"), PrefixNamespace("x", "m", scope="s"), 0)
+    tokens = [0] * (blocks * driver.kv.block_size)
+    assert driver.kv.allocate(driver.kv.open_table("x", tokens, scopes), len(tokens)) == 0
+
+
+def test_running_request_without_room_to_grow_ends_alone() -> None:
+    driver = Driver(num_blocks=8, block_size=4)
+    hold_outside(driver, blocks=6)
+    driver.engine.apply(submission("grows", [97] * 7, 8))
+    driver.engine.apply(submission("behind", [97] * 3, 4))
+    terminals = {t.request_id: t for _ in range(30) for t in driver.engine.step().terminals}
+    assert terminals["grows"].finish_reason is FinishReason.ERROR
+    assert terminals["grows"].usage.completion_tokens == 2
+    assert terminals["behind"].finish_reason is FinishReason.LENGTH
+
+
 def test_head_of_the_queue_that_cannot_start_is_refused_and_blocks_nobody() -> None:
     driver = Driver(num_blocks=8, block_size=4)
-    scopes = PrefixScopes(PrefixNamespace("x", "m"), PrefixNamespace("x", "m", scope="s"), 0)
-    leak = driver.kv.open_table("x", [0] * 24, scopes)
-    driver.kv.allocate(leak, 24)
+    hold_outside(driver, blocks=6)
     driver.engine.apply(submission("large", [97] * 20, 4))
     driver.engine.apply(submission("small", [97] * 3, 4))
     terminals = [t for _ in range(20) for t in driver.engine.step().terminals]

@@ -10,7 +10,7 @@ import msgspec
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
-from weir_worker.engine.commands import Abort, Preempt, SetLimits, Stop, Submit
+from weir_worker.engine.commands import Abort, Command, Preempt, SetLimits, Stop, Submit
 from weir_worker.engine.connection import EngineConnection
 from weir_worker.engine.events import Ready, StartFailed, StepOutput, Terminal
 from weir_worker.engine.in_flight import InFlight, OutputListener
@@ -120,10 +120,12 @@ class EngineClient:
         Raises:
             WeirError: STALE_ATTEMPT when this or a newer attempt is in flight; WORKER_LOST
                 or DRAINING when the engine takes nothing.
+            ValueError, OverflowError: a field cannot be encoded.
         """
         connection = self._require()
+        command = connection.encode(submit)
         self._in_flight.add(submit, sink)
-        connection.send(submit)
+        connection.send(command)
 
     async def stream(self, submit: Submit) -> AsyncIterator[EngineEvent]:
         """Start an attempt and yield its events; closing the iterator early aborts it."""
@@ -147,7 +149,7 @@ class EngineClient:
     ) -> None:
         """End an attempt at the next step boundary; nothing happens when it has ended."""
         if self._connection is not None and self._in_flight.holds(request_id, attempt):
-            self._connection.send(Abort(request_id, attempt, reason, message))
+            self._send(Abort(request_id, attempt, reason, message))
 
     def set_limits(
         self, *, max_step_tokens: int | None = None, max_running: int | None = None
@@ -157,7 +159,8 @@ class EngineClient:
         Raises:
             InvalidField: they contradict each other; nothing has changed.
         """
-        connection, ready = self._require(), self.ready
+        self._require()
+        ready = self.ready
         limits = StepLimits(
             max_step_tokens=max_step_tokens or ready.max_step_tokens,
             max_running=max_running or ready.max_running,
@@ -165,11 +168,12 @@ class EngineClient:
         self._ready = msgspec.structs.replace(
             ready, max_step_tokens=limits.max_step_tokens, max_running=limits.max_running
         )
-        connection.send(SetLimits(limits.max_step_tokens, limits.max_running))
+        self._send(SetLimits(limits.max_step_tokens, limits.max_running))
 
     def preempt(self, request_id: str) -> None:
         """Take the KV of a running request, as memory pressure would; for drills."""
-        self._require().send(Preempt(request_id))
+        self._require()
+        self._send(Preempt(request_id))
 
     async def stop(self, timeout_s: float = 10.0) -> None:
         """Abort everything, deliver the terminals and end the engine; twice is once.
@@ -181,7 +185,7 @@ class EngineClient:
         if not self._problem:
             self._stopping = True
             self._problem = "stopped"
-            self._connection.send(Stop())
+            self._send(Stop())
         try:
             await asyncio.wait_for(asyncio.shield(self._reader), timeout_s)
         except TimeoutError:
@@ -194,6 +198,10 @@ class EngineClient:
             reason = Reason.DRAINING if self._stopping else Reason.WORKER_LOST
             raise WeirError(reason, f"the engine takes no request: {self._problem}")
         return self._connection
+
+    def _send(self, command: Command) -> None:
+        if self._connection is not None:
+            self._connection.send(self._connection.encode(command))
 
     async def _await_ready(self, connection: EngineConnection) -> Ready:
         try:

@@ -19,7 +19,7 @@ class EngineConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._outbox: list[Command] = []
+        self._outbox: list[msgspec.Raw] = []
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[EngineMessage] = msgspec.msgpack.Decoder(
             EngineMessage
@@ -31,8 +31,18 @@ class EngineConnection:
         reader, writer = await asyncio.open_connection(sock=sock, limit=_READ_LIMIT)
         return cls(reader, writer)
 
-    def send(self, command: Command) -> None:
-        """Send a command with the next turn of the event loop."""
+    def encode(self, command: Command) -> msgspec.Raw:
+        """Return a command ready to be sent.
+
+        Encoded one by one, so that one that cannot be hurts its caller and no other.
+
+        Raises:
+            ValueError, OverflowError: a string is not Unicode, an integer not 64 bits.
+        """
+        return msgspec.Raw(self._encoder.encode(command))
+
+    def send(self, command: msgspec.Raw) -> None:
+        """Send an encoded command with the next turn of the event loop."""
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(command)

@@ -107,9 +107,9 @@ class StepPlanner:
             and len(sequence.token_ids) > len(sequence.table.blocks) * size
         ]
         while len(needy) > self._kv.available_blocks:
-            victim = choose_victim(self.running, self._kv.held_by_tenant)
-            if victim is None:
-                break
+            # Alone and without room only if blocks are held by no sequence: then it waits,
+            # and the engine's stall watch ends it.
+            victim = choose_victim(self.running, self._kv.held_by_tenant) or self.running[0]
             self.preempt(victim)
             if victim in needy:
                 needy.remove(victim)
