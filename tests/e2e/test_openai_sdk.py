@@ -1,0 +1,128 @@
+"""The `openai` SDK, unmodified, against the default model behind the whole stack."""
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
+from tests.e2e.deployment import Deployment
+
+pytestmark = [pytest.mark.model, pytest.mark.asyncio(loop_scope="session")]
+
+ASK: list[ChatCompletionMessageParam] = [
+    {"role": "user", "content": "What is the capital of France?"}
+]
+
+
+def _client(stack: Deployment) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=stack.base_url, api_key=stack.secret("acme"), max_retries=0)
+
+
+async def test_chat_streamed_is_the_chat_that_is_not(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+        whole = await client.chat.completions.create(
+            model=smollm2.model, messages=ASK, max_tokens=24, temperature=0
+        )
+        stream = await client.chat.completions.create(
+            model=smollm2.model,
+            messages=ASK,
+            max_tokens=24,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = [chunk async for chunk in stream]
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert "Paris" in text
+    assert whole.usage is not None
+    assert chunks[-1].usage is not None
+    assert chunks[-1].choices == []
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+    assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
+    reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
+    assert [reason for reason in reasons if reason] == [whole.choices[0].finish_reason]
+
+
+async def test_completions_streamed_and_not(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+        whole = await client.completions.create(
+            model=smollm2.model, prompt="1, 2, 3, 4,", max_tokens=8, temperature=0
+        )
+        stream = await client.completions.create(
+            model=smollm2.model, prompt="1, 2, 3, 4,", max_tokens=8, temperature=0, stream=True
+        )
+        text = "".join([chunk.choices[0].text async for chunk in stream if chunk.choices])
+    assert text == whole.choices[0].text
+    assert " 5" in text
+    assert whole.choices[0].finish_reason == "length"
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens == 8
+
+
+async def test_a_seed_makes_a_sampled_answer_repeat(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+
+        async def text(seed: int) -> str | None:
+            answer = await client.chat.completions.create(
+                model=smollm2.model, messages=ASK, max_tokens=16, temperature=1.0, seed=seed
+            )
+            return answer.choices[0].message.content
+
+        first, again, other = await text(7), await text(7), await text(8)
+    assert first == again
+    assert first != other
+
+
+async def test_nothing_of_a_stop_string_is_shown(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+        answer = await client.chat.completions.create(
+            model=smollm2.model, messages=ASK, max_tokens=24, temperature=0, stop=["Paris"]
+        )
+    assert answer.choices[0].finish_reason == "stop"
+    assert "Par" not in (answer.choices[0].message.content or "")
+
+
+async def test_models_are_listed(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+        models = [model.id async for model in client.models.list()]
+        one = await client.models.retrieve(smollm2.model)
+    assert smollm2.model in models
+    assert one.id == smollm2.model
+
+
+async def test_errors_are_typed(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+        with pytest.raises(openai.NotFoundError, match="no-such-model"):
+            await client.chat.completions.create(model="no-such-model", messages=ASK)
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.chat.completions.create(model=smollm2.model, messages=ASK, max_tokens=-1)
+    assert caught.value.param == "max_tokens"
+    async with openai.AsyncOpenAI(
+        base_url=smollm2.base_url, api_key="wrong", max_retries=0
+    ) as stranger:
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.chat.completions.create(model=smollm2.model, messages=ASK)
+
+
+async def test_a_second_turn_reuses_the_system_prompt_of_its_own_tenant_alone(
+    smollm2: Deployment,
+) -> None:
+    system: ChatCompletionMessageParam = {"role": "system", "content": "You count. " * 40}
+
+    async def cached(tenant: str, question: str) -> int:
+        async with openai.AsyncOpenAI(
+            base_url=smollm2.base_url, api_key=smollm2.secret(tenant), max_retries=0
+        ) as client:
+            answer = await client.chat.completions.create(
+                model=smollm2.model,
+                messages=[system, {"role": "user", "content": question}],
+                max_tokens=1,
+            )
+            assert answer.usage is not None
+            details = answer.usage.prompt_tokens_details
+            return (details.cached_tokens or 0) if details else 0
+
+    assert await cached("acme", "one?") == 0
+    assert await cached("acme", "two?") >= 64
+    assert await cached("globex", "one?") == 0

@@ -1,0 +1,56 @@
+"""One trace holds the whole life of a request."""
+
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.e2e.conftest import WIDE
+from tests.e2e.deployment import deployed
+from tests.otlp_sink import otlp_sink
+
+_TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+_PARENT_ID = "b7ad6b7169203331"
+_STAGES = {"chat": "gateway", "reserve": "ratelimiter", "queue": "scheduler",
+           "prefill": "worker", "decode": "worker", "settle": "ratelimiter"}  # fmt: skip
+
+
+@pytest.mark.timeout(120)
+async def test_one_trace_from_the_client_to_prefill_decode_and_settle(
+    tmp_path: Path, tiny: Path
+) -> None:
+    async with (
+        otlp_sink() as sink,
+        deployed(
+            tmp_path / "state",
+            tiny,
+            tenants={"acme": {"plan": "wide"}},
+            plans=WIDE,
+            otlp=sink.endpoint,
+            settings={"OTEL_BSP_SCHEDULE_DELAY": "100"},
+        ) as stack,
+        openai.AsyncOpenAI(base_url=stack.base_url, api_key=stack.secret("acme")) as client,
+    ):
+        secret_text = "a text that no trace may hold"
+        await client.chat.completions.create(
+            model=stack.model,
+            messages=[{"role": "user", "content": secret_text}],
+            max_tokens=5,
+            extra_headers={"traceparent": f"00-{_TRACE_ID}-{_PARENT_ID}-01"},
+        )
+
+        def whole(_: object) -> bool:
+            names = " ".join(span.name.lower() for span in sink.trace(_TRACE_ID))
+            return all(stage in names for stage in _STAGES)
+
+        await sink.wait_for(whole, timeout_s=30.0)
+        spans = sink.trace(_TRACE_ID)
+    for stage, service in _STAGES.items():
+        found = [s for s in spans if stage in s.name.lower() and service in s.service]
+        assert found, f"no {stage} span of the {service} in {[(s.service, s.name) for s in spans]}"
+    ids = {span.span_id for span in spans} | {_PARENT_ID}
+    assert all(span.parent_id in ids for span in spans), "a span hangs in the air"
+    assert sum(span.parent_id == _PARENT_ID for span in spans) == 1
+    root = next(span for span in spans if span.parent_id == _PARENT_ID)
+    assert root.attributes["gen_ai.usage.output_tokens"] == 5
+    assert secret_text not in repr(spans)
