@@ -79,8 +79,9 @@ def write_tiny_gguf(
     max_context: int = 512,
     num_layers: int = 2,
     kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str | float] | None = None,
     skip: tuple[str, ...] = (),
+    extra: Tensors | None = None,
 ) -> Path:
     """Write the same model as a GGUF file of architecture `llama`.
 
@@ -88,23 +89,29 @@ def write_tiny_gguf(
         path: of the file.
         seed, max_context, num_layers: as for `write_tiny_llama`.
         kind: how matrices are quantised; vectors stay fp32.
-        metadata: string entries to add or replace, such as `general.architecture`.
+        metadata: entries to add or replace, such as `general.architecture`.
         skip: GGUF names of tensors to leave out.
+        extra: fp32 tensors to add, by GGUF name.
 
     Returns:
         `path`.
     """
     config = tiny_config(max_context, num_layers)
-    extra = dict(metadata or {})
-    writer = gguf.GGUFWriter(path, extra.pop("general.architecture", "llama"))
+    entries = dict(metadata or {})
+    writer = gguf.GGUFWriter(path, str(entries.pop("general.architecture", "llama")))
     _add_sizes(writer, config)
-    _add_tokenizer(writer, extra.pop("tokenizer.ggml.pre", "gpt-2"))
-    for key, value in extra.items():
-        writer.add_string(key, value)
+    _add_tokenizer(writer, str(entries.pop("tokenizer.ggml.pre", "gpt-2")))
+    for key, value in entries.items():
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        else:
+            writer.add_float32(key, value)
     for name, tensor in tiny_tensors(config, seed).items():
         gguf_name = _gguf_name(name)
         if gguf_name not in skip:
             _add_tensor(writer, gguf_name, _interleaved(name, tensor), kind)
+    for name, tensor in (extra or {}).items():
+        writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

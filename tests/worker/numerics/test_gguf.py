@@ -1,3 +1,4 @@
+import json
 import struct
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from bench.golden_sentencepiece import TEXTS_TO_ENCODE
 from tests.tiny_llama import (
     CHAT_TEMPLATE,
     tiny_config,
@@ -19,8 +21,11 @@ from tests.tiny_llama import (
 from tests.worker.numerics.support import forward, made_up_tokens
 from weir_core.model_folder import ModelFileError, ModelFolder
 from weir_worker.models.convert import convert_gguf
+from weir_worker.models.gguf_tokenizer import build_tokenizer
 from weir_worker.models.loader import load_model
+from weir_worker.models.rope import RopeParameters
 
+_SENTENCEPIECE = Path(__file__).parents[2] / "data" / "golden_sentencepiece.json"
 _NASTY = "Hello  wörld\n\n\t 12345 don't 你好 👩‍👩‍👧 <|im_start|>user <|im_end|> \u200d\x00 _x"
 
 
@@ -69,19 +74,74 @@ def test_quantised_matrices_are_dequantised(tmp_path: Path, kind: str) -> None:
         assert np.allclose(stored[name], tiny_tensors(tiny_config())[name], atol=0.2)
 
 
+def _logits(folder: Path, count: int = 300) -> torch.Tensor:
+    model, tokens, table = load_model(folder), made_up_tokens(count, 320), range(count // 16 + 1)
+    model.allocate_kv(len(table), 16)
+    return forward(model, [(tokens, 0, count, table)])
+
+
+def test_linear_scaling_of_the_rotation_is_read(tmp_path: Path) -> None:
+    entries: dict[str, str | float] = {
+        "llama.rope.scaling.type": "linear",
+        "llama.rope.scaling.factor": 4.0,
+    }
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", metadata=entries)
+    scaling = {"rope_type": "linear", "factor": 4.0}
+    same = write_tiny_llama(tmp_path / "same", overrides={"rope_scaling": scaling})
+    assert torch.equal(_logits(convert_gguf(path, tmp_path / "made")), _logits(same))
+
+
+def test_the_divisors_of_llama_3_are_recognised(tmp_path: Path) -> None:
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    rope = RopeParameters.from_config({"rope_theta": 10_000.0, "rope_scaling": scaling})
+    plain = RopeParameters().inverse_frequencies(16)
+    divisors = (plain / rope.inverse_frequencies(16)).numpy()
+    assert 1 < divisors[6] < divisors.max() == 32
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", extra={"rope_freqs.weight": divisors})
+    same = write_tiny_llama(tmp_path / "same", overrides={"rope_scaling": scaling})
+    assert torch.equal(_logits(convert_gguf(path, tmp_path / "made")), _logits(same))
+    divisors[6] *= 2
+    write_tiny_gguf(path, extra={"rope_freqs.weight": divisors})
+    with pytest.raises(ModelFileError, match=r"does not follow the rule of Llama 3\.1"):
+        convert_gguf(path, tmp_path / "made")
+
+
+def test_sentencepiece_vocabularies_give_sentencepieces_tokens() -> None:
+    golden = json.loads(_SENTENCEPIECE.read_text())
+    names = ("tokens", "scores", "token_type", "bos_token_id")
+    metadata = {f"tokenizer.ggml.{name}": golden[name] for name in names}
+    tokenizer = build_tokenizer(Path("m"), metadata | {"tokenizer.ggml.model": "llama"})
+    for name, text in TEXTS_TO_ENCODE.items():
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert ids == golden["encoded"][name], name
+        assert tokenizer.decode(ids) == golden["decoded"][name], name
+    assert tokenizer.encode("Hello").ids[0] == golden["bos_token_id"]
+    del metadata["tokenizer.ggml.scores"]
+    with pytest.raises(ModelFileError, match="scores do not fit the tokens"):
+        build_tokenizer(Path("m"), metadata | {"tokenizer.ggml.model": "llama"})
+
+
 @pytest.mark.parametrize(
     ("metadata", "skip", "problem"),
     [
         ({"general.architecture": "mamba"}, (), "architecture 'mamba' is not supported"),
         ({"tokenizer.ggml.pre": "deepseek-v9"}, (), "pre-tokenizer 'deepseek-v9' is not supp"),
-        ({"llama.rope.scaling.type": "yarn"}, (), "scaled rotary frequencies"),
+        ({"llama.rope.scaling.type": "yarn"}, (), "frequencies scaled by 'yarn' with factor 0.0"),
+        ({"llama.rope.scaling.type": "linear"}, (), "frequencies scaled by 'linear' with factor 0"),
+        ({"llama.rope.freq_base": "big"}, (), "llama.rope.freq_base is 'big'; it must be a pos"),
         ({"llama.block_count": "two"}, (), "llama.block_count is 'two'; it must be an integer"),
         ({}, ("token_embd.weight",), "tensor token_embd.weight is missing"),
         ({}, ("blk.1.ffn_up.weight",), "model.layers.1.mlp.up_proj.weight is missing"),
     ],
 )
 def test_what_is_not_supported_is_named(
-    tmp_path: Path, metadata: dict[str, str], skip: tuple[str, ...], problem: str
+    tmp_path: Path, metadata: dict[str, str | float], skip: tuple[str, ...], problem: str
 ) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", metadata=metadata, skip=skip)
     with pytest.raises(ModelFileError) as refused:

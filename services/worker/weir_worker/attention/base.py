@@ -39,7 +39,13 @@ class AttentionPlan(Protocol):
 
 
 class AttentionBackend(Protocol):
-    """Makes plans."""
+    """Makes plans.
+
+    Attributes:
+        name: what `make_attention` calls it.
+    """
+
+    name: str
 
     def plan(self, batch: ForwardBatch, cache: PagedKvCache) -> AttentionPlan:
         """Prepare a step over this cache."""

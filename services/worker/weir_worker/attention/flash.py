@@ -24,6 +24,8 @@ _DTYPES = (torch.float16, torch.bfloat16)
 class FlashAttention:
     """One call for all sequences of a step, prefills and decodes alike."""
 
+    name = "flash"
+
     def __init__(self) -> None:
         """Import the kernel.
 

@@ -14,6 +14,8 @@ from weir_worker.models.base import ForwardBatch, SequenceSlice
 class GatherAttention:
     """One scaled dot product per sequence over a contiguous copy of its keys and values."""
 
+    name = "gather_sdpa"
+
     def plan(self, batch: ForwardBatch, cache: PagedKvCache) -> "GatherPlan":
         """Keep the slices; there is nothing to prepare."""
         device = cache.keys[0].device

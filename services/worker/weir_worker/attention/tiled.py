@@ -20,7 +20,7 @@ from weir_worker.models.base import ForwardBatch, SequenceSlice
 
 TILE = 64
 _ROW_MULTIPLE = 4
-_MOST_GATHERED = 4 << 20  # bytes of keys in one call: more would not stay in the cache
+_MOST_GATHERED = 1 << 20  # bytes of keys in one call: more would not stay in the cache
 
 
 @dataclass(slots=True)
@@ -59,6 +59,8 @@ class TileGroup:
 
 class TiledAttention:
     """Plans tiles, and keeps the mask and the gather buffers from step to step."""
+
+    name = "tiled"
 
     def __init__(self, num_heads: int, num_kv_heads: int, head_dim: int) -> None:
         self._kv_heads = num_kv_heads

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from weir_core.model_folder import ModelFileError
 from weir_worker.models.gguf_config import hugging_face_config, layout_of, special_tokens
 from weir_worker.models.gguf_file import GgufFile, open_gguf
+from weir_worker.models.gguf_rope import ROPE_DIVISORS
 from weir_worker.models.gguf_tokenizer import build_tokenizer
 from weir_worker.models.llama_layout import LlamaLayout, hugging_face_name
 from weir_worker.models.manifest import Manifest, sha256
@@ -108,6 +109,8 @@ def _origins(file: GgufFile, layout: LlamaLayout) -> dict[str, str]:
     """Hugging Face name -> GGUF name of every tensor, shapes checked."""
     origins: dict[str, str] = {}
     for info in file.tensors.values():
+        if info.name == ROPE_DIVISORS:
+            continue
         name = hugging_face_name(info.name)
         expected = layout.shape(name) if name else None
         if name is None or expected is None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from weir_core.model_folder import ModelFileError
 from weir_worker.models.gguf_file import GgufFile
+from weir_worker.models.gguf_rope import rope_scaling
 from weir_worker.models.llama_layout import LlamaLayout
 
 _CLASSES = {
@@ -27,12 +28,14 @@ def hugging_face_config(file: GgufFile) -> dict[str, Any]:
             file.path,
             f"architecture {arch!r} is not supported; supported are {', '.join(_CLASSES)}",
         )
+    theta = _positive(file, f"{arch}.rope.freq_base", 10_000.0)
     return {
         "architectures": [_CLASSES[arch]],
         "model_type": arch,
         **_sizes(file, arch),
         "rms_norm_eps": _positive(file, f"{arch}.attention.layer_norm_rms_epsilon", 1e-5),
-        "rope_theta": _positive(file, f"{arch}.rope.freq_base", 10_000.0),
+        "rope_theta": theta,
+        "rope_scaling": rope_scaling(file, arch, theta),
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in file.tensors,
         "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
@@ -72,7 +75,9 @@ def _sizes(file: GgufFile, arch: str) -> dict[str, int]:
     kv_heads = _integer(file, f"{arch}.attention.head_count_kv", heads)
     if heads % kv_heads:
         raise ModelFileError(file.path, f"{heads} heads are no multiple of {kv_heads} KV heads")
-    _refuse_unbuilt_rope(file, arch, head_dim)
+    rotated = file.metadata.get(f"{arch}.rope.dimension_count", head_dim)
+    if rotated != head_dim or head_dim % 2:
+        raise ModelFileError(file.path, f"{rotated} of {head_dim} head dimensions are rotated")
     if "token_embd.weight" not in file.tensors:
         raise ModelFileError(file.path, "tensor token_embd.weight is missing")
     return {
@@ -85,18 +90,6 @@ def _sizes(file: GgufFile, arch: str) -> dict[str, int]:
         "head_dim": head_dim,
         "max_position_embeddings": _integer(file, f"{arch}.context_length"),
     }
-
-
-def _refuse_unbuilt_rope(file: GgufFile, arch: str, head_dim: int) -> None:
-    scaling = file.metadata.get(f"{arch}.rope.scaling.type", "none")
-    if scaling != "none" or "rope_freqs.weight" in file.tensors:
-        raise ModelFileError(
-            file.path,
-            "scaled rotary frequencies are not read from GGUF; load the safetensors folder",
-        )
-    rotated = file.metadata.get(f"{arch}.rope.dimension_count", head_dim)
-    if rotated != head_dim or head_dim % 2:
-        raise ModelFileError(file.path, f"{rotated} of {head_dim} head dimensions are rotated")
 
 
 def _eos_token_ids(file: GgufFile) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rebuilds a byte-level BPE tokenizer from GGUF metadata with the `tokenizers` library."""
+"""Rebuilds a tokenizer from GGUF metadata with the `tokenizers` library."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,9 @@ from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
 
 from weir_core.model_folder import ModelFileError
+from weir_worker.models.gguf_sentencepiece import sentencepiece_bpe
+from weir_worker.models.gguf_vocabulary import CONTROL, USER_DEFINED, GgufVocabulary
 
-_CONTROL, _USER_DEFINED = 3, 4
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -38,71 +39,59 @@ def build_tokenizer(path: Path, metadata: dict[str, Any]) -> Tokenizer:
     Raises:
         ModelFileError: another kind of tokenizer, or its entries contradict each other.
     """
-    model, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "default")
-    if model != "gpt2" or pre not in _PRE_TOKENIZERS:
-        raise ModelFileError(
-            path,
-            f"tokenizer {model!r} with pre-tokenizer {pre!r} is not supported; supported are "
-            f"'gpt2' with {', '.join(sorted(_PRE_TOKENIZERS))}",
-        )
-    tokens = _texts(path, metadata, "tokenizer.ggml.tokens")
-    tokenizer = Tokenizer(_bpe(path, metadata, tokens, ignore_merges=pre == "llama-bpe"))
+    vocabulary = GgufVocabulary.read(path, metadata)
+    try:
+        tokenizer = _bare(vocabulary)
+    except ModelFileError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise ModelFileError(path, f"damaged: no usable tokenizer: {error}") from error
+    tokenizer.add_tokens(
+        [
+            AddedToken(token, special=kind == CONTROL, normalized=False)
+            for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True)
+            if kind in (CONTROL, USER_DEFINED)
+        ]
+    )
+    _add_bos(tokenizer, vocabulary)
+    return tokenizer
+
+
+def _bare(vocabulary: GgufVocabulary) -> Tokenizer:
+    if vocabulary.model == "llama":
+        return sentencepiece_bpe(vocabulary)
+    if vocabulary.model == "gpt2" and vocabulary.pre in _PRE_TOKENIZERS:
+        return _byte_level_bpe(vocabulary)
+    raise ModelFileError(
+        vocabulary.path,
+        f"tokenizer {vocabulary.model!r} with pre-tokenizer {vocabulary.pre!r} is not supported; "
+        f"supported are 'llama', and 'gpt2' with {', '.join(sorted(_PRE_TOKENIZERS))}",
+    )
+
+
+def _byte_level_bpe(vocabulary: GgufVocabulary) -> Tokenizer:
+    pre = vocabulary.pre
+    model = BPE(
+        vocab=vocabulary.ids,
+        merges=vocabulary.merges(),
+        fuse_unk=False,
+        ignore_merges=pre == "llama-bpe",
+    )
+    tokenizer = Tokenizer(model)
     if pre == "qwen2":
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(_PRE_TOKENIZERS[pre])
     tokenizer.decoder = decoders.ByteLevel()
-    _add_special(path, tokenizer, metadata, tokens)
-    _add_bos(tokenizer, metadata, tokens, default=pre == "llama-bpe")
     return tokenizer
 
 
-def _bpe(path: Path, metadata: dict[str, Any], tokens: list[str], *, ignore_merges: bool) -> BPE:
-    vocabulary = {token: index for index, token in enumerate(tokens)}
-    if len(vocabulary) != len(tokens):
-        raise ModelFileError(path, "damaged: tokenizer.ggml.tokens holds a token twice")
-    merges = []
-    for merge in _texts(path, metadata, "tokenizer.ggml.merges"):
-        left, _, right = merge.partition(" ")
-        if left + right not in vocabulary:
-            raise ModelFileError(path, f"damaged: merge {merge!r} makes no token")
-        merges.append((left, right))
-    try:
-        return BPE(vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=ignore_merges)
-    except Exception as error:  # the library raises bare Exception
-        raise ModelFileError(path, f"damaged: the merges are not usable: {error}") from error
-
-
-def _add_special(
-    path: Path, tokenizer: Tokenizer, metadata: dict[str, Any], tokens: list[str]
-) -> None:
-    kinds = metadata.get("tokenizer.ggml.token_type", [])
-    if not isinstance(kinds, list) or len(kinds) not in (0, len(tokens)):
-        raise ModelFileError(path, "damaged: tokenizer.ggml.token_type does not fit the tokens")
-    added = [
-        AddedToken(token, special=kind == _CONTROL, normalized=False)
-        for token, kind in zip(tokens, kinds, strict=False)
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
-    tokenizer.add_tokens(added)
-
-
-def _add_bos(
-    tokenizer: Tokenizer, metadata: dict[str, Any], tokens: list[str], *, default: bool
-) -> None:
-    bos = metadata.get("tokenizer.ggml.bos_token_id")
-    wanted = metadata.get("tokenizer.ggml.add_bos_token", default)
-    if not wanted or not isinstance(bos, int) or not 0 <= bos < len(tokens):
+def _add_bos(tokenizer: Tokenizer, vocabulary: GgufVocabulary) -> None:
+    """Begin every text with the bos token, if the file says so or its family is known for it."""
+    customary = vocabulary.model == "llama" or vocabulary.pre == "llama-bpe"
+    bos = vocabulary.token("bos")
+    if bos is None or not vocabulary.flag("add_bos_token", customary):
         return
-    token = tokens[bos]
+    token = bos[0]
     tokenizer.post_processor = TemplateProcessing(
-        single=f"{token}:0 $A:0",
-        pair=f"{token}:0 $A:0 {token}:1 $B:1",
-        special_tokens=[(token, bos)],
+        single=f"{token}:0 $A:0", pair=f"{token}:0 $A:0 {token}:1 $B:1", special_tokens=[bos]
     )
-
-
-def _texts(path: Path, metadata: dict[str, Any], key: str) -> list[str]:
-    value = metadata.get(key)
-    if not isinstance(value, list) or not value or not isinstance(value[0], str):
-        raise ModelFileError(path, f"{key} is missing or is not an array of strings")
-    return value

@@ -59,7 +59,7 @@ class LlamaModel:
     @property
     def attention_backend(self) -> str:
         """Name of the backend in use."""
-        return type(self._attention).__name__
+        return self._attention.name
 
     def allocate_kv(self, num_blocks: int, block_size: int) -> None:
         """See `CausalModel.allocate_kv`.

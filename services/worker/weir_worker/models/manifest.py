@@ -8,7 +8,7 @@ from pathlib import Path
 from weir_core.model_folder import ModelFileError
 
 _NAME = "manifest.json"
-_CONVERTER = 1  # raise it when the converter writes something else from the same source
+_CONVERTER = 2  # raise it when the converter writes something else from the same source
 
 
 @dataclass(frozen=True, slots=True)
