@@ -54,7 +54,7 @@ def pytest_runtest_makereport(
 
 
 def _asked_for_all(config: pytest.Config) -> bool:
-    if config.option.lf or config.option.deselect or config.option.ignore:
+    if getattr(config.option, "lf", False) or config.option.deselect or config.option.ignore:
         return False
     given = {(config.invocation_params.dir / argument).resolve() for argument in config.args}
     return given in ({config.rootpath}, {config.rootpath / "tests"})

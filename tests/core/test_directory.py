@@ -118,3 +118,17 @@ def test_a_delta_puts_and_removes_by_id(before: set[str], after: set[str]) -> No
 def test_a_delta_of_another_version_is_refused() -> None:
     with pytest.raises(ValueError, match="version 4, not 1"):
         apply_delta(Snapshot(version=1), Delta(base_version=4))
+
+
+def test_limits_of_users_whose_names_hold_slashes_stay_apart() -> None:
+    limits = [Limit(id="tpm", capacity=1)]
+    index = DirectoryIndex(
+        Snapshot(
+            users=[
+                User(id="b/c", tenant_id="a", limits=limits),
+                User(id="c", tenant_id="a/b", limits=limits),
+            ]
+        )
+    )
+    first, second = index.user_limits("a", "b/c"), index.user_limits("a/b", "c")
+    assert first[0].id != second[0].id

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from urllib.parse import quote
 
 from weir.directory.v1.directory_pb2 import (
     ApiKey,
@@ -124,22 +125,22 @@ class DirectoryIndex:
         plan = self._plans.get(tenant.plan_id)
         limits = {limit.id: limit for limit in plan.limits} if plan else {}
         limits.update({limit.id: limit for limit in tenant.limits})
-        return _scoped("tenant", tenant_id, limits.values())
+        return _scoped("tenant", (tenant_id,), limits.values())
 
     def user_limits(self, tenant_id: str, user_id: str) -> tuple[ScopedLimit, ...]:
         """Limits of one user of one tenant."""
         user = self._users.get((tenant_id, user_id))
-        return _scoped("user", f"{tenant_id}/{user_id}", user.limits) if user else ()
+        return _scoped("user", (tenant_id, user_id), user.limits) if user else ()
 
     def key_limits(self, key_id: str) -> tuple[ScopedLimit, ...]:
         """Limits of one API key."""
         key = self._keys.get(key_id)
-        return _scoped("api_key", key_id, key.limits) if key else ()
+        return _scoped("api_key", (key_id,), key.limits) if key else ()
 
     def model_limits(self, model_name: str) -> tuple[ScopedLimit, ...]:
         """Limits of one model over all tenants."""
         model = self._models.get(model_name)
-        return _scoped("model", model_name, model.limits) if model else ()
+        return _scoped("model", (model_name,), model.limits) if model else ()
 
     def parameters(self, model_name: str, tenant_id: str = "", profile: str = "") -> Parameters:
         """Parameters resolved model -> tenant -> worker profile.
@@ -169,7 +170,11 @@ class DirectoryIndex:
         return keys
 
 
-def _scoped(layer: str, owner: str, limits: Iterable[Limit]) -> tuple[ScopedLimit, ...]:
+def _scoped(
+    layer: str, owners: tuple[str, ...], limits: Iterable[Limit]
+) -> tuple[ScopedLimit, ...]:
+    # Escaped, or user `b/c` of tenant `a` and user `c` of tenant `a/b` would share a limit.
+    owner = "/".join(quote(part, safe=":") for part in owners)
     return tuple(
         ScopedLimit(f"{layer}:{owner}/{limit.id}", layer, owner, limit) for limit in limits
     )
