@@ -200,8 +200,9 @@ class ServiceRuntime:
 
     async def _shut_down(self) -> None:
         grace_s = 0.0 if self._hurry.is_set() else self._grace_s
-        await asyncio.gather(*(b.server.stop(grace_s) for b in self._servers))
-        await self._handlers_ended()
+        if self._servers:  # else the service stops its own, in a close hook
+            await asyncio.gather(*(b.server.stop(grace_s) for b in self._servers))
+            await self._handlers_ended()
         for hook in reversed(self._close_hooks):
             await self._run_all([hook], _CLOSE_TIMEOUT_S, "close")
         await asyncio.to_thread(self.telemetry.shutdown)
