@@ -189,7 +189,7 @@ async def test_the_queue_timeout_is_a_rejection_with_retry_after() -> None:
         assert reason_name(rejected.error_reason) == "QUEUE_TIMEOUT"
         assert rejected.retry_after.ToMilliseconds() >= 1_000
         labels = {"tenant": "acme", "reason": "QUEUE_TIMEOUT"}
-        assert live.sample("weir_queue_rejections_total", labels) == 1
+        assert live.sample("weir_scheduler_rejections_total", labels) == 1
 
 
 async def test_a_tenants_running_cap_holds_it_back_and_nobody_else() -> None:
@@ -291,7 +291,7 @@ async def test_unknown_models_and_oversized_requests_are_refused_at_once() -> No
         assert reason_name(rejected.error_reason) == "REQUEST_TOO_LARGE"
         assert not rejected.HasField("retry_after")
         labels = {"tenant": "acme", "reason": "REQUEST_TOO_LARGE"}
-        assert live.sample("weir_queue_rejections_total", labels) == 1
+        assert live.sample("weir_scheduler_rejections_total", labels) == 1
 
 
 async def test_before_the_directory_is_known_requests_are_refused_with_a_reason() -> None:
@@ -342,7 +342,7 @@ async def test_the_queue_can_be_listed_in_pages() -> None:
         }
         assert len(await live.queue("acme")) == 2
         depth = {"tenant": "other", "reason": "worker_full"}
-        assert live.sample("weir_queue_depth", depth) == 1
+        assert live.sample("weir_scheduler_queue_depth", depth) == 1
         for bad in (wire.ListQueueRequest(page_size=-1), wire.ListQueueRequest(page_token="!")):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await live.stub.ListQueue(bad)
@@ -368,7 +368,7 @@ async def test_workers_are_listed_with_load_and_counters() -> None:
         assert view.registration.gpu_id == "gpu-0"
         assert view.load.held_kv_blocks == 1
         assert view.last_report_time.seconds > 0
-        assert live.sample("weir_workers", {"state": "ready"}) == 1
+        assert live.sample("weir_scheduler_workers", {"state": "ready"}) == 1
 
 
 async def test_draining_an_unknown_worker_is_not_found() -> None:

@@ -241,6 +241,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         for worker in self.scheduler.workers():
             live = {a.key for a in attempts if a.worker_id == worker.info.worker_id}
             assert set(worker.pending) <= live
+            holdings = [*worker.pending.values(), *worker.reported.values()]
+            view = worker.view(self.bench.clock.monotonic_us())
+            assert view.requests == len(holdings)
+            assert view.cost == sum(holding.cost for holding in holdings)
+            free = worker.load.free_kv_blocks - sum(h.kv_blocks_due for h in holdings)
+            assert view.free_kv_blocks == free
             if worker.lost:
                 assert not live
         lanes = self.scheduler._state.lanes.values()

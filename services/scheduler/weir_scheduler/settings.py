@@ -1,6 +1,8 @@
 """Settings of the scheduler process."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings
@@ -21,25 +23,48 @@ class SchedulerSettings(ServiceSettings):
     )
     max_attempts: int = Field(3, ge=1, le=10, description="dispatches of one request")
     max_queued_requests: int = Field(100_000, ge=1, description="waiting requests in all")
+    max_queued_requests_per_tenant: int = Field(
+        1_000, ge=1, description="waiting requests of a tenant whose policy names no number"
+    )
     no_worker_s: float = Field(
         10, gt=0, le=3_600, description="wait of an interactive request while no worker serves it"
     )
     report_interval_s: float = Field(1, gt=0, le=60, description="asked of the workers")
     worker_loss_s: float = Field(5, gt=0, le=300, description="silence of a lost worker")
+    step_suspect_s: float = Field(
+        5, gt=0, le=600, description="age of the last engine step from which no new work is sent"
+    )
     step_loss_s: float = Field(
         30, gt=0, le=600, description="age of the last engine step of a lost worker"
     )
     heartbeat_s: float = Field(5, gt=0, description="ping of idle streams")
     silence_s: float = Field(15, gt=0, description="a peer that was silent for so long is lost")
 
+    @model_validator(mode="after")
+    def _check_times(self) -> Self:
+        self.stream_options()
+        if self.worker_loss_s < 2 * self.report_interval_s:
+            raise ValueError(
+                f"worker_loss_s is {self.worker_loss_s}; it must be at least twice "
+                f"report_interval_s ({self.report_interval_s}), or one late report loses the worker"
+            )
+        if self.step_loss_s < self.step_suspect_s:
+            raise ValueError(
+                f"step_loss_s is {self.step_loss_s}; it must be at least step_suspect_s "
+                f"({self.step_suspect_s})"
+            )
+        return self
+
     def bounds(self) -> Bounds:
         """Of waits and counts."""
         return Bounds(
             max_attempts=self.max_attempts,
             max_queued_requests=self.max_queued_requests,
+            max_queued_per_tenant=self.max_queued_requests_per_tenant,
             no_worker_us=round(self.no_worker_s * _SECOND_US),
             report_interval_us=round(self.report_interval_s * _SECOND_US),
             loss_us=round(self.worker_loss_s * _SECOND_US),
+            step_suspect_us=round(self.step_suspect_s * _SECOND_US),
             step_loss_us=round(self.step_loss_s * _SECOND_US),
         )
 

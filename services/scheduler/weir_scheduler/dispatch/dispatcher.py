@@ -56,6 +56,9 @@ class Dispatcher:
         """Dispatches from a lane; returns the head that must wait, and why."""
         workers = self._state.fleet.serving(lane.key)
         self._note_liveness(lane, any(worker.live(now_us) for worker in workers), now_us)
+        if lane.head(now_us) is None:
+            lane.window.reset()
+            return None
         views = {worker.info.worker_id: worker.view(now_us) for worker in workers}
         only: RequestClass | None = None
         while (entry := lane.head(now_us, only) or lane.head(now_us)) is not None:

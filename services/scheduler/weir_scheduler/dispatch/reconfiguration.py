@@ -19,6 +19,6 @@ def apply_rules(state: SchedulerState) -> None:
     for worker in state.fleet:
         rules = state.rules.worker(worker.info.model, worker.info.profile)
         if rules != worker.rules:
-            worker.rules = rules
+            worker.set_rules(rules)
             state.outbox.parameters(worker.info.worker_id, rules)
     state.to_pump.update(dict.fromkeys(state.lanes))

@@ -23,25 +23,25 @@ class QueueMetrics:
         self._clock = clock
         self._tenants = LabelCap()
         self._time = Histogram(
-            "weir_queue_time_seconds",
+            "weir_scheduler_queue_time_seconds",
             "Length of a wait, by how it ended",
             ("exit",),
             buckets=TTFT_BUCKETS,
             registry=registry,
         )
         self._rejections = Counter(
-            "weir_queue_rejections",
+            "weir_scheduler_rejections",
             "Requests refused on arrival or after a wait",
             ("tenant", "reason"),
             registry=registry,
         )
         self._requeues = Counter(
-            "weir_queue_requeues", "Attempts that failed and were queued again", ("reason",),
+            "weir_scheduler_requeues", "Attempts that failed and were queued again", ("reason",),
             registry=registry,
         )  # fmt: skip
 
         self._dispatches = Counter(
-            "weir_queue_dispatches",
+            "weir_scheduler_dispatches",
             "Attempts given to a worker",
             ("model", "class"),
             registry=registry,
@@ -87,7 +87,9 @@ class SchedulerCollector(Collector):
         """Queue depth, workers and attempts of this moment."""
         yield self._depth()
         yield self._workers()
-        attempts = GaugeMetricFamily("weir_attempts", "Attempts that take up a place on a worker")
+        attempts = GaugeMetricFamily(
+            "weir_scheduler_attempts", "Attempts that take up a place on a worker"
+        )
         attempts.add_metric([], self._scheduler.attempts)
         yield attempts
 
@@ -97,7 +99,7 @@ class SchedulerCollector(Collector):
             key = (self._tenants.label(tenant_id), reason.value)
             depth[key] = depth.get(key, 0) + count
         family = GaugeMetricFamily(
-            "weir_queue_depth", "Waiting requests", labels=("tenant", "reason")
+            "weir_scheduler_queue_depth", "Waiting requests", labels=("tenant", "reason")
         )
         for key, count in depth.items():
             family.add_metric(key, count)
@@ -108,7 +110,7 @@ class SchedulerCollector(Collector):
         counts = dict.fromkeys(WorkerState, 0)
         for worker in self._scheduler.workers():
             counts[worker.state(now_us)] += 1
-        family = GaugeMetricFamily("weir_workers", "Workers by state", labels=("state",))
+        family = GaugeMetricFamily("weir_scheduler_workers", "Workers by state", labels=("state",))
         for state, count in counts.items():
             family.add_metric([state.value], count)
         return family

@@ -50,7 +50,9 @@ class Worker:
         self.lost = False
         self._given_up: set[AttemptKey] = set()
         self._gathering: tuple[int, RequestClass] | None = None
-        self._totals: tuple[int, int] | None = None
+        self._cost = 0
+        self._kv_blocks_due = 0
+        self._view: WorkerView | None = None
 
     @property
     def draining(self) -> bool:
@@ -85,24 +87,25 @@ class Worker:
         if self.info.static_batching and not self.requests:
             self._gathering = (now_us, request_class)
         self.pending[key] = holding
-        self._totals = None
+        self._add(holding, 1)
         self.breaker.dispatched()
 
     def released(self, key: AttemptKey) -> None:
         """The attempt is gone, or its arrival deadline has passed. Idempotent."""
-        self.pending.pop(key, None)
-        self.reported.pop(key, None)
-        self._totals = None
+        for holdings in (self.pending, self.reported):
+            holding = holdings.pop(key, None)
+            if holding is not None:
+                self._add(holding, -1)
 
     def reported_by(self, report: WorkerReport) -> None:
         """Takes the counters of a report: the whole set of attempts, named ones lose theirs."""
         self.load = report.load
         self.drain_reported = report.draining
         self.reported = self._holdings(report.running)
+        self._recount()
         for end in report.finished:
             self.released(end.key)
         self._given_up.intersection_update(self.reported)
-        self._totals = None
         self.prefixes.add(report.prefix_blocks_added)
         self.prefixes.remove(report.prefix_blocks_removed)
 
@@ -110,6 +113,7 @@ class Worker:
         """It has registered, for the first time or again."""
         self.info, self.rules = info, rules
         self.connected, self.lost, self.frozen = True, False, False
+        self._view = None
         self.drain_reported = False
         self.last_frame_us = now_us
 
@@ -118,7 +122,7 @@ class Worker:
         for key in keys:
             holding = self.pending.pop(key, None)
             self.reported.setdefault(key, holding or Holding(0, 0))
-        self._totals = None
+        self._recount()
 
     def mark_lost(self, attempts: Iterable[AttemptKey]) -> None:
         """Whatever ran there is given up, and does not count any more."""
@@ -127,35 +131,50 @@ class Worker:
         self.pending.clear()
         self.reported.clear()
         self.load = WorkerLoad()
-        self._totals = None
+        self._recount()
 
     def gave_up(self, key: AttemptKey) -> bool:
         """Whether the attempt was given up as lost with this worker: to be aborted on return."""
         return key in self._given_up
 
+    def set_rules(self, rules: WorkerRules) -> None:
+        """Its bounds have changed."""
+        self.rules = rules
+        self._view = None
+
     def view(self, now_us: int) -> WorkerView:
-        """A snapshot for placement."""
-        cost, kv_blocks_due = self._summed()
-        free = self.load.free_kv_blocks + self.load.cached_kv_blocks
+        """A snapshot for placement; the same object while nothing has changed."""
+        takes_work = self.state(now_us) is WorkerState.READY
         gathering = self._gathering
+        static_batch = gathering[1] if gathering and gathering[0] == now_us else None
+        known = self._view
+        if known is None or (known.takes_work, known.static_batch) != (takes_work, static_batch):
+            known = self._view = self._new_view(takes_work, static_batch)
+        return known
+
+    def _new_view(self, takes_work: bool, static_batch: RequestClass | None) -> WorkerView:
+        free = self.load.free_kv_blocks + self.load.cached_kv_blocks
         return WorkerView(
             info=self.info,
             rules=self.rules,
-            takes_work=self.state(now_us) is WorkerState.READY,
+            takes_work=takes_work,
             requests=self.requests,
-            cost=cost,
-            free_kv_blocks=free - kv_blocks_due,
-            static_batch=gathering[1] if gathering and gathering[0] == now_us else None,
+            cost=self._cost,
+            free_kv_blocks=free - self._kv_blocks_due,
+            static_batch=static_batch,
             prefixes=self.prefixes,
         )
 
-    def _summed(self) -> tuple[int, int]:
-        """Cost and KV blocks still due of all attempts; kept until something changes."""
-        if self._totals is None:
-            holdings = [*self.pending.values(), *self.reported.values()]
-            cost = sum(holding.cost for holding in holdings)
-            self._totals = cost, sum(holding.kv_blocks_due for holding in holdings)
-        return self._totals
+    def _add(self, holding: Holding, sign: int) -> None:
+        self._cost += sign * holding.cost
+        self._kv_blocks_due += sign * holding.kv_blocks_due
+        self._view = None
+
+    def _recount(self) -> None:
+        holdings = [*self.pending.values(), *self.reported.values()]
+        self._cost = sum(holding.cost for holding in holdings)
+        self._kv_blocks_due = sum(holding.kv_blocks_due for holding in holdings)
+        self._view = None
 
     def _holdings(self, running: Iterable[AttemptProgress]) -> dict[AttemptKey, Holding]:
         holdings = {}
