@@ -37,6 +37,7 @@ def test_withdrawn_while_running_it_is_aborted_and_its_place_freed_by_the_worker
     bench.scheduler.withdraw(GATEWAY, "run")
     bench.scheduler.pump()
     assert bench.out.aborts == [("w1", run.key)]
+    bench.scheduler.finish(GATEWAY, run.key, None)
     bench.report()
     assert bench.dispatched_ids() == ["run"]
     bench.end(run)

@@ -59,10 +59,14 @@ class GatewayEvents:
             self._streamed_too_late(record, key)
 
     def finish(self, gateway: str, key: AttemptKey, usage: AttemptUsage | None) -> None:
-        """The attempt has ended and the gateway has its terminal record."""
+        """The attempt has ended and the gateway has its terminal record.
+
+        Of an attempt that was told to abort it may have given up waiting for that: its place
+        is free when the worker says so.
+        """
         record = self._state.requests.owned(gateway, key.request_id)
         attempt = self._state.attempts.get(key)
-        if attempt is not None:
+        if attempt is not None and not attempt.aborting:
             if usage is not None and usage.completion_tokens:
                 self._releases.success(attempt)
             self._releases.end(attempt, usage)
