@@ -194,7 +194,6 @@ async def running_gateway(
         "cluster_token": TOKEN,
         "abort_wait_s": 1.0,
         "scheduler_wait_s": 5.0,
-        "reply_wait_s": 1.0,
     }
     telemetry = telemetry or Telemetry(tracing=Tracing("gateway"), registry=create_registry())
     app = GatewayApp(GatewaySettings(**(options | settings)), telemetry)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir_core.telemetry.redaction import mask_keys
 from weir_gateway.keys import generate_key, hash_key, is_well_formed, public_id
 
 
@@ -15,6 +16,13 @@ def test_a_key_has_prefix_id_secret_and_checksum() -> None:
     assert key.hash == hashlib.sha256(key.secret.encode()).digest() == hash_key(key.secret)
     assert public_id(key.secret) == key.id
     assert key.secret not in repr(key)
+
+
+def test_logs_mask_keys() -> None:
+    secret = generate_key("live").secret
+    masked = mask_keys(f"it said {secret}, really")
+    assert secret[8:] not in masked
+    assert masked.endswith(", really")
 
 
 def test_keys_differ() -> None:

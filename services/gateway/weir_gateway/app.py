@@ -79,6 +79,7 @@ class GatewayApp:
             address=settings.http_address,
             knob="http_address",
             graceful_s=_HTTP_GRACE_S,
+            proxy_headers=False,
         )
 
     async def start(self) -> None:

@@ -102,7 +102,7 @@ class Edge:
             metrics=metrics,
             tracing=telemetry.tracing,
             clock=clock,
-            bounds=DeskBounds(lease_s=settings.lease_s, reply_wait_s=settings.reply_wait_s),
+            bounds=DeskBounds(lease_s=settings.lease_s),
             live_bounds=LiveBounds(
                 abort_s=settings.abort_wait_s, scheduler_s=settings.scheduler_wait_s
             ),

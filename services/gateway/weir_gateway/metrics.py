@@ -1,5 +1,7 @@
 """What the gateway counts."""
 
+from dataclasses import dataclass
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome
@@ -14,6 +16,7 @@ from weir_core.telemetry.metrics import (
 _SPEED_BUCKETS = (
     1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 400.0, 1000.0,
 )  # fmt: skip
+_MAX_SERIES = 10_000
 _OUTCOMES = {number: name.removeprefix("OUTCOME_").lower() for name, number in Outcome.items()}
 
 
@@ -28,6 +31,7 @@ class GatewayMetrics:
         self._tenants = LabelCap()
         self._models = LabelCap()
         self._limits = LabelCap()
+        self._series: dict[tuple[str, str], _Series] = {}
         labels = ("model",)
 
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
@@ -95,26 +99,52 @@ class GatewayMetrics:
 
     def ended(self, record: LifecycleRecord, arrived_us: int) -> None:
         """An accepted request has ended."""
-        tenant = self._tenants.label(record.subject.tenant_id)
-        model = self._models.label(record.subject.model)
-        self._requests.labels(tenant, model, _OUTCOMES[record.outcome]).inc()
-        usage = record.usage
-        self._tokens.labels(tenant, model, "input").inc(usage.prompt_tokens)
-        self._tokens.labels(tenant, model, "output").inc(usage.completion_tokens)
-        self._prompt.labels(model).observe(record.prompt_tokens_estimated)
-        self._output.labels(model).observe(usage.completion_tokens)
+        tenant, model, usage = record.subject.tenant_id, record.subject.model, record.usage
+        key = (tenant, model)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = self._make_series(tenant, model)
+        self._requests.labels(*series.labels, _OUTCOMES[record.outcome]).inc()
+        series.input.inc(usage.prompt_tokens)
+        series.output.inc(usage.completion_tokens)
+        series.prompt.observe(record.prompt_tokens_estimated)
+        series.completion.observe(usage.completion_tokens)
         end_us = record.end_time.ToMicroseconds()
-        for histogram in self._latency:
-            histogram.labels(model).observe((end_us - arrived_us) / 1e6)
+        for histogram in series.latency:
+            histogram.observe((end_us - arrived_us) / 1e6)
         if record.HasField("first_token_time"):
-            self._first_token(record, model, arrived_us, end_us)
+            first_us = record.first_token_time.ToMicroseconds()
+            for histogram in series.first:
+                histogram.observe((first_us - arrived_us) / 1e6)
+            later = usage.completion_tokens - 1
+            if later > 0 and end_us > first_us:
+                series.speed.observe(later * 1e6 / (end_us - first_us))
 
-    def _first_token(
-        self, record: LifecycleRecord, model: str, arrived_us: int, end_us: int
-    ) -> None:
-        first_us = record.first_token_time.ToMicroseconds()
-        for histogram in self._first:
-            histogram.labels(model).observe((first_us - arrived_us) / 1e6)
-        later = record.usage.completion_tokens - 1
-        if later > 0 and end_us > first_us:
-            self._speed.labels(model).observe(later * 1e6 / (end_us - first_us))
+    def _make_series(self, tenant_id: str, model_name: str) -> "_Series":
+        tenant, model = self._tenants.label(tenant_id), self._models.label(model_name)
+        if len(self._series) >= _MAX_SERIES:
+            self._series.clear()
+        return _Series(
+            labels=(tenant, model),
+            input=self._tokens.labels(tenant, model, "input"),
+            output=self._tokens.labels(tenant, model, "output"),
+            prompt=self._prompt.labels(model),
+            completion=self._output.labels(model),
+            latency=tuple(histogram.labels(model) for histogram in self._latency),
+            first=tuple(histogram.labels(model) for histogram in self._first),
+            speed=self._speed.labels(model),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The series of one tenant and model: looking labels up costs more than counting."""
+
+    labels: tuple[str, str]
+    input: Counter
+    output: Counter
+    prompt: Histogram
+    completion: Histogram
+    latency: tuple[Histogram, ...]
+    first: tuple[Histogram, ...]
+    speed: Histogram

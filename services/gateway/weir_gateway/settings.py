@@ -53,9 +53,6 @@ class GatewaySettings(ServiceSettings):
     extend_lookahead: int = Field(
         128, ge=2, description="output tokens reserved ahead under reserve_policy estimate"
     )
-    reply_wait_s: float = Field(
-        2, ge=0, le=60, description="how long the end of an answer waits for its settlement"
-    )
     settle_s: float = Field(
         60, gt=0, le=3600, description="how long a settlement is repeated; then the sweep does it"
     )

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 MASK = "[redacted]"
 _MAX_TEXT = 2_000
 _MAX_DEPTH = 6
+# Everything in `_KEY_LIKE` that is shorter holds a character that is neither letter nor digit.
+_SHORTEST_KEY = 16
 
 _SECRET_KEYS = frozenset(
     {
@@ -28,7 +31,7 @@ _HIDDEN_SUFFIXES = _SECRET_SUFFIXES + _TEXT_SUFFIXES
 
 _KEY_LIKE = re.compile(
     r"(?i)\bbearer\s+[A-Za-z0-9._~+/=-]{6,}"
-    r"|\b(?:sk|pk|tw|weir|whsec|whsk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9+/=]{16,}"
+    r"|\b(?:sk|pk|wr|tw|weir|whsec|whsk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9+/=]{16,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
     r"|://[^/\s:@]+:[^/\s@]+@"
 )
@@ -41,10 +44,13 @@ def redact(fields: Mapping[str, object]) -> dict[str, object]:
 
 def mask_keys(text: str) -> str:
     """`text` with everything that looks like a credential masked, cut at 2,000 characters."""
+    if text.isalnum() and len(text) < _SHORTEST_KEY:
+        return text
     masked = _KEY_LIKE.sub(MASK, text)
     return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]}..."
 
 
+@lru_cache(maxsize=4_096)
 def is_hidden(name: str) -> bool:
     """Whether a field of this name may hold a secret or a tenant's text."""
     plain = name.lower().replace("-", "_").rpartition(".")[2]

@@ -153,15 +153,18 @@ def setup_tracing(
 
 def context_from(traceparent: str, tracestate: str = "") -> Context:
     """The context of a W3C `traceparent`; an empty context when it is empty or malformed."""
+    if not traceparent:
+        return Context()
     carrier = {"traceparent": traceparent, "tracestate": tracestate}
     return _W3C.extract(carrier, context=Context())
 
 
 def traceparent_of(span: Span) -> str:
     """The W3C `traceparent` of a span, or an empty string when it has none."""
-    carrier: dict[str, str] = {}
-    _W3C.inject(carrier, context=trace.set_span_in_context(span, Context()))
-    return carrier.get("traceparent", "")
+    context = span.get_span_context()
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def current_traceparent() -> str:

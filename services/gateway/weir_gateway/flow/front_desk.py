@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TraceContext
@@ -15,7 +17,7 @@ from weir_core.rpc.deadline import set_budget
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
-from weir_core.telemetry.tracing import Tracing, mark_failed, traceparent_of
+from weir_core.telemetry.tracing import Tracing, make_current, mark_failed, traceparent_of
 from weir_gateway.caller.request_guard import GuardTicket
 from weir_gateway.flow.ending import Ending, broken, failed
 from weir_gateway.flow.extender import Extender
@@ -54,12 +56,10 @@ class DeskBounds:
 
     Attributes:
         lease_s: life of a reservation without a heartbeat.
-        reply_wait_s: how long the end of an answer waits for its settlement.
         stop_s: for requests that are stopped when the process ends.
     """
 
     lease_s: float = 30.0
-    reply_wait_s: float = 2.0
     stop_s: float = 3.0
 
 
@@ -186,6 +186,7 @@ class FrontDesk:
         span: Span,
     ) -> None:
         set_budget(None)
+        make_current(span)
         bind_request(request_id=live.id, tenant_id=live.prepared.subject.tenant_id)
         arrived_us = self._clock.now_us()
         self._records.add(live)
@@ -211,9 +212,7 @@ class FrontDesk:
         span: Span,
     ) -> Reservation | None:
         try:
-            with self._tracing.span(
-                names.SPAN_RESERVE, parent=live.trace.traceparent, kind=SpanKind.CLIENT
-            ):
+            with self._child_span(names.SPAN_RESERVE):
                 return await self._limiter.reserve(self._reserve_request(live))
         except WeirError as error:
             ticket.give_back()
@@ -242,22 +241,34 @@ class FrontDesk:
         finally:
             self._extender.remove(live)
         record = record_of(live, ending)
-        settling = asyncio.create_task(self._settle(live, ending, record))
         # The lease is free before the reply ends, unless the limiter is away.
-        await asyncio.wait({settling}, timeout=self._bounds.reply_wait_s)
+        settled = await self._settle(live, ending, record)
         live.delivery.finish(ending)
         self._records.close(live, record)
         self._metrics.ended(record, arrived_us)
         describe(span, record)
         log_end(record, arrived_us)
-        if not await settling:
-            self._metrics.unsettled()
+        if not settled and not await self._settler.persist(live.facts.record, ending, record):
+            self._leave_to_sweep(live, "the ratelimiter was not heard")
 
     async def _settle(self, live: LiveRequest, ending: Ending, record: LifecycleRecord) -> bool:
-        with self._tracing.span(
-            names.SPAN_SETTLE, parent=live.trace.traceparent, kind=SpanKind.CLIENT
-        ):
-            return await self._settler.close(live.facts.record, ending, record)
+        """Whether nothing is left to do, for good or ill."""
+        try:
+            with self._child_span(names.SPAN_SETTLE):
+                return await self._settler.settle(live.facts.record, ending, record)
+        except WeirError as error:
+            self._leave_to_sweep(live, error.reason)
+            return True
+
+    def _leave_to_sweep(self, live: LiveRequest, why: str) -> None:
+        self._metrics.unsettled()
+        _log.error("settlement_left_to_sweep", request_id=live.id, reason=why)
+
+    def _child_span(self, name: str) -> AbstractContextManager[object]:
+        """A span of a call; none where the request is not sampled, to save its time."""
+        if trace.get_current_span().is_recording():
+            return self._tracing.span(name, kind=SpanKind.CLIENT)
+        return nullcontext()
 
     def _fail(self, live: LiveRequest, admitted: asyncio.Future[Reservation]) -> None:
         """A fault of ours: whoever waits is told, with nothing but the id."""

@@ -7,12 +7,9 @@ from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import RefundRequest, SettleRequest
 from weir_core.errors import Reason, WeirError
 from weir_core.rpc.framed import Backoff
-from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.wire_reason import to_wire
 from weir_gateway.links.limiter import Limiter
-
-_log = get_logger(__name__)
 
 _UNSET = ErrorReason.ERROR_REASON_UNSPECIFIED
 _WORTH_REPEATING = (Reason.LIMITER_UNAVAILABLE, Reason.INTERNAL)
@@ -31,23 +28,30 @@ class Settler:
         self._limiter = limiter
         self._give_up_s = give_up_s
 
-    async def close(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> bool:
-        """Settles what ran, or refunds what never started; False when it had to give up."""
+    async def settle(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> bool:
+        """Settles what ran, or refunds what never started, with one call; False: not heard.
+
+        Raises:
+            WeirError: the ratelimiter refuses for good.
+        """
+        try:
+            await self._call(record, ending, lifecycle)
+        except WeirError as error:
+            if error.reason in _WORTH_REPEATING:
+                return False
+            raise
+        return True
+
+    async def persist(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> bool:
+        """Goes on after a first call was not heard; False when it had to give up."""
         backoff = Backoff(first_s=0.05, most_s=5.0)
         loop = asyncio.get_running_loop()
         gives_up_at = loop.time() + self._give_up_s
-        while True:
-            try:
-                await self._call(record, ending, lifecycle)
-            except WeirError as error:
-                wait_s = backoff.next_s()
-                late = loop.time() + wait_s > gives_up_at
-                if late or error.reason not in _WORTH_REPEATING:
-                    _log.error("settlement_left_to_sweep", reason=error.reason)
-                    return False
-            else:
+        while loop.time() < gives_up_at:
+            await asyncio.sleep(backoff.next_s())
+            if await self.settle(record, ending, lifecycle):
                 return True
-            await asyncio.sleep(wait_s)
+        return False
 
     async def _call(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> None:
         if ending.started:

@@ -1,6 +1,6 @@
 """Reads the fields of a JSON object by type, and knows which were asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from weir_core.errors import InvalidField, Reason, WeirError
@@ -90,6 +90,12 @@ class Fields:
             raise self.invalid(name, value, "an object")
         return Fields(value, f"{self._path}{name}.")
 
+    def left_over(self) -> Iterator[tuple[str, Any]]:
+        """Fields that nobody has read, without those that are null."""
+        for name, value in self._values.items():
+            if name not in self._known and value is not None:
+                yield name, value
+
     def refuse_unknown(self) -> None:
         """Refuses fields that nobody asked for: a misspelt limit must not go unnoticed.
 
@@ -98,7 +104,11 @@ class Fields:
         """
         for name in self._values:
             if name not in self._known:
-                raise self.unsupported(name, "there is no such field")
+                raise self.unknown(name)
+
+    def unknown(self, name: str) -> WeirError:
+        """The error for a field that there is not."""
+        return self.unsupported(name, "there is no such field")
 
     def invalid(self, name: str, value: object, bound: str) -> InvalidField:
         """The error for a value of this object."""

@@ -15,17 +15,19 @@ from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.messages import to_chat
 
-_HARMLESS = (
-    "user",
-    "metadata",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "service_tier",
-    "parallel_tool_calls",
-    "tool_choice",
-    "function_call",
-    "prediction",
+_HARMLESS = frozenset(
+    {
+        "user",
+        "metadata",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "service_tier",
+        "parallel_tool_calls",
+        "tool_choice",
+        "function_call",
+        "prediction",
+    }
 )
 _LATENCY = {
     "low": LatencySla.LATENCY_SLA_LOW,
@@ -197,13 +199,12 @@ def _include_usage(fields: Fields, *, stream: bool) -> bool:
 
 
 def _refuse_unsupported(fields: Fields) -> None:
-    for name in _HARMLESS:
-        fields.raw(name)
-    for name, neutral in _NEUTRAL.items():
-        value = fields.raw(name)
-        if value is not None and not _is_neutral(value, neutral):
+    for name, value in fields.left_over():
+        neutral = _NEUTRAL.get(name)
+        if neutral is None and name not in _HARMLESS:
+            raise fields.unknown(name)
+        if neutral is not None and not _is_neutral(value, neutral):
             raise fields.unsupported(name, _WHY.get(name, "it would change the answer"))
-    fields.refuse_unknown()
 
 
 def _is_neutral(value: object, neutral: tuple[object, ...]) -> bool:

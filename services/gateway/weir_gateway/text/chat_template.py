@@ -22,6 +22,7 @@ _MIN_OUTPUT = 1_000_000
 _OUTPUT_PER_INPUT = 4
 _MAX_SECONDS = 2.0
 _LONGEST_TOLD = 200
+_PIECES_A_LOOK = 64
 
 
 class ChatTemplate:
@@ -80,12 +81,12 @@ def _collect(pieces: Iterable[str], longest: int) -> str:
     parts: list[str] = []
     length = 0
     ends_at = time.monotonic() + _MAX_SECONDS
-    for piece in pieces:
+    for count, piece in enumerate(pieces, 1):
         parts.append(piece)
         length += len(piece)
         if length > longest:
             raise _failed(f"the chat template made more than {longest} characters")
-        if time.monotonic() > ends_at:
+        if count % _PIECES_A_LOOK == 0 and time.monotonic() > ends_at:
             raise _failed(f"the chat template ran longer than {_MAX_SECONDS} s")
     return "".join(parts)
 
