@@ -127,7 +127,10 @@ def test_a_late_word_about_an_old_attempt_changes_nothing() -> None:
     assert bench.requests_of(second.worker.worker_id) == 1
     bench.start(second)
     bench.end(second)
-    assert (bench.scheduler.requests, bench.scheduler.attempts) == (0, 0)
+    assert (bench.scheduler.requests, bench.scheduler.attempts) == (0, 1)
+    ended = AttemptEnd(first.key, AttemptUsage())
+    bench.report(first.worker.worker_id, finished=[ended])
+    assert bench.scheduler.attempts == 0
 
 
 def test_finishing_twice_and_in_either_order_releases_once() -> None:
