@@ -225,9 +225,11 @@ class Bench:
         """A report of a worker: what it runs by the test's script."""
         running = tuple(self.running[worker_id].values())
         held = sum(progress.kv_blocks for progress in running)
-        values = {"free_kv_blocks": self.blocks[worker_id] - held, "held_kv_blocks": held} | dict(
-            load or {}
-        )
+        values = {
+            "free_kv_blocks": self.blocks[worker_id] - held,
+            "held_kv_blocks": held,
+            "report_time_us": self.clock.now_us(),
+        } | dict(load or {})
         report = WorkerReport(
             load=WorkerLoad(**values), running=running, finished=tuple(finished), draining=draining
         )

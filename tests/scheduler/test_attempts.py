@@ -165,14 +165,29 @@ def test_an_increment_goes_at_the_arrival_deadline_and_the_next_report_decides()
 
 
 def test_an_attempt_that_never_arrives_is_tried_again_once_it_cannot_start_any_more() -> None:
+    """By the clock of the worker, which is the one that refuses the expired grant."""
+    bench = Bench()
+    bench.worker()
+    bench.enqueue("a")
+    expires_us = bench.out.dispatches[0].expire_wall_us
+    bench.advance(4 * SECOND)
+    bench.report(load={"report_time_us": expires_us - 1})
+    assert bench.out.requeues == []
+    bench.report(load={"report_time_us": expires_us})
+    assert [cause.reason for _, cause, _ in bench.out.requeues] == [Reason.WORKER_LOST]
+    assert [d.key.number for d in bench.out.dispatches] == [1, 2]
+    assert bench.scheduler.attempts == 1
+
+
+def test_the_same_for_a_worker_that_does_not_stamp_its_reports() -> None:
     bench = Bench()
     bench.worker()
     bench.enqueue("a")
     bench.advance(2 * SECOND)
-    bench.report()
+    bench.report(load={"report_time_us": 0})
     assert bench.out.requeues == []
     bench.advance(SECOND // 2)
-    bench.report()
+    bench.report(load={"report_time_us": 0})
     assert [cause.reason for _, cause, _ in bench.out.requeues] == [Reason.WORKER_LOST]
     assert [d.key.number for d in bench.out.dispatches] == [1, 2]
     assert bench.scheduler.attempts == 1

@@ -244,8 +244,9 @@ def test_case_15_and_one_that_never_received_it_is_bounded_too() -> None:
     bench.worker("w1")
     bench.worker("w2")
     bench.enqueue("r")
-    bench.advance_reporting(4 * SECOND)
-    assert len(bench.out.dispatches) == 2
+    bench.advance_reporting(7 * SECOND)
+    assert [d.key.number for d in bench.out.dispatches] == [1, 2, 3]
+    assert [cause.reason for _, cause in bench.out.rejections] == [Reason.WORKER_LOST]
 
 
 def test_case_16_dynamo_13559_draining_aborts_nothing_however_long_it_takes() -> None:

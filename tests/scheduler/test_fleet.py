@@ -47,6 +47,17 @@ def test_a_silent_worker_is_lost_and_its_requests_move_or_fail_by_what_was_strea
     assert bench.out.dispatches[-1].key == AttemptKey("b", 2)
 
 
+def test_a_pause_of_the_scheduler_itself_loses_nobody() -> None:
+    """Its workers' frames wait to be read; only silence after that counts."""
+    bench = running_pair()
+    bench.clock.advance_us(60 * SECOND)
+    bench.scheduler.pump()
+    bench.report("w1")
+    bench.advance(3 * SECOND)
+    assert state_of(bench, "w1") is WorkerState.READY
+    assert state_of(bench, "w2") is WorkerState.LOST
+
+
 def test_any_frame_keeps_a_worker_alive() -> None:
     bench = running_pair()
     for _ in range(10):

@@ -53,7 +53,7 @@ class SchedulerApp:
         self._token = settings.cluster_token
         self._clock = clock or SystemClock()
         self._rules = DirectoryRules()
-        self._streams = Streams(self._clock, self._token.get_secret_value().encode())
+        self._streams = Streams(self._token.get_secret_value().encode())
         self.scheduler = self._build_scheduler()
         SchedulerCollector(self.scheduler, self._clock, telemetry.registry)
         self._pump = Pump(self.scheduler, self._clock)

@@ -21,6 +21,7 @@ class Attempt:
         prompt_tokens: of the request.
         uncached_estimate: prompt tokens expected to be computed.
         arrival_deadline_us: by when a report must name it, monotonic.
+        expire_wall_us: end of its grant, Unix microseconds.
         charged: service charged so far, weighted tokens.
         named: it has arrived: a report has named it, or its first token came.
         streamed: its gateway has passed something on; it can no longer move.
@@ -37,6 +38,7 @@ class Attempt:
     prompt_tokens: int
     uncached_estimate: int
     arrival_deadline_us: int
+    expire_wall_us: int
     charged: int = 0
     named: bool = False
     streamed: bool = False

@@ -13,8 +13,8 @@ class Bounds:
         max_queued_per_tenant: waiting requests of a tenant whose policy names no number.
         arrival_us: after a dispatch, until the worker must have named the attempt; also the
             life of a grant.
-        arrival_slack_us: added before an attempt that no report names counts as never
-            arrived, for clocks that differ.
+        arrival_slack_us: added before an attempt counts as never arrived that is not named
+            by the reports of a worker which does not stamp them.
         no_worker_us: an interactive request waits so long while no live worker serves it.
         no_worker_batch_us: likewise of the class batch.
         retry_excluded_us: a request that every live worker has failed waits so long before

@@ -121,7 +121,7 @@ class Dispatcher:
         self._sessions.placed(entry.session_id, info.worker_id)
         self._set_timers(record, attempt)
         state.update_cap(entry.tenant_id)
-        self._send(record, candidate, now_us)
+        self._send(record, attempt, candidate, now_us)
         return worker
 
     def _attempt(self, lane: Lane, entry: QueueEntry, candidate: Candidate, now_us: int) -> Attempt:
@@ -134,6 +134,7 @@ class Dispatcher:
             prompt_tokens=entry.prompt_tokens,
             uncached_estimate=entry.prompt_tokens - candidate.cached_tokens,
             arrival_deadline_us=now_us + self._state.bounds.arrival_us,
+            expire_wall_us=self._state.clock.now_us() + self._state.bounds.arrival_us,
         )
 
     def _set_timers(self, record: RequestRecord, attempt: Attempt) -> None:
@@ -142,17 +143,19 @@ class Dispatcher:
         entry = record.entry
         timers.set(TimerKind.LINGER, entry.request_id, entry.deadline_us + bounds.linger_us)
 
-    def _send(self, record: RequestRecord, candidate: Candidate, now_us: int) -> None:
+    def _send(
+        self, record: RequestRecord, attempt: Attempt, candidate: Candidate, now_us: int
+    ) -> None:
         entry = record.entry
         dispatch = Dispatch(
-            key=AttemptKey(entry.request_id, entry.attempts),
+            key=attempt.key,
             worker=candidate.view.info,
             tenant_id=entry.tenant_id,
             request_class=entry.request_class,
             priority=entry.priority,
             max_new_tokens=entry.max_new_tokens,
             queue_us=now_us - entry.enqueued_us,
-            valid_us=self._state.bounds.arrival_us,
+            expire_wall_us=attempt.expire_wall_us,
         )
         self._state.outbox.dispatched(record.gateway, dispatch)
 

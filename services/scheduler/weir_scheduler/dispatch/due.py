@@ -61,7 +61,7 @@ class DueHandlers:
             return
         lane = self._state.lanes[record.lane_key]
         queue = lane.queue_of(entry.request_class, entry.tenant_id)
-        retry_after_s = lane.drain_rate.seconds_for(len(queue) if queue else 1, now_us)
+        retry_after_s = lane.retry_after_s(entry, now_us, len(queue) if queue else 1)
         if retry_after_s is None:
             retry_after_s = waited_us / 1_000_000
         self._releases.reject(record, queue_timeout(entry, waited_us, retry_after_s))

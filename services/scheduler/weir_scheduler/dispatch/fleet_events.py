@@ -50,7 +50,7 @@ class FleetEvents:
             self._progress(worker, progress)
         for end in report.finished:
             self._ended(worker, end)
-        self._settle_unnamed(worker, {progress.key for progress in report.running})
+        self._settle_unnamed(worker, report)
         self.offer(worker)
 
     def heard(self, worker_id: str) -> None:
@@ -83,11 +83,15 @@ class FleetEvents:
         worker = self._state.fleet.get(worker_id)
         if worker is None or worker.lost:
             return
-        due_us = worker.last_frame_us + self._state.bounds.loss_us
-        if due_us > self._state.now_us():
+        now_us, bounds = self._state.now_us(), self._state.bounds
+        due_us = max(worker.last_frame_us + bounds.loss_us, worker.heard_until_us)
+        if now_us - due_us > bounds.report_interval_us:
+            # This process itself did not run: its workers' frames wait to be read first.
+            due_us = worker.heard_until_us = now_us + 2 * bounds.report_interval_us
+        if due_us > now_us:
             self._state.timers.set(TimerKind.SILENCE, worker_id, due_us)
             return
-        seconds = self._state.bounds.loss_us / 1_000_000
+        seconds = bounds.loss_us / 1_000_000
         self.lose(worker, f"nothing was heard of it for {seconds:.1f} s")
 
     def lose(self, worker: Worker, why: str) -> None:
@@ -162,19 +166,29 @@ class FleetEvents:
             worker.breaker.withdrawn()
         self._releases.end(attempt, end.usage)
 
-    def _settle_unnamed(self, worker: Worker, named: set[AttemptKey]) -> None:
+    def _settle_unnamed(self, worker: Worker, report: WorkerReport) -> None:
         """Attempts that the report does not name: gone without a word, or never arrived."""
-        bounds, now_us = self._state.bounds, self._state.now_us()
+        named = {progress.key for progress in report.running}
         for attempt in self._state.attempts.at_worker(worker.info.worker_id):
             if attempt.key in named:
                 continue
             if attempt.named:
                 self._releases.end(attempt, attempt.usage)
-            elif now_us >= attempt.arrival_deadline_us + bounds.arrival_slack_us:
-                # Its grant has expired, so it cannot start any more: safe to try again.
+            elif self._cannot_start(attempt, report):
                 worker.breaker.withdrawn()
-                cause = never_arrived(worker.info.worker_id, bounds.arrival_us)
+                arrival_us = self._state.bounds.arrival_us
+                cause = never_arrived(worker.info.worker_id, arrival_us)
                 self._lose_attempt(attempt, cause, exclude=False)
+
+    def _cannot_start(self, attempt: Attempt, report: WorkerReport) -> bool:
+        """Whether the grant had expired, by the worker's own clock, when the report was made.
+
+        Not when it was received: a report may have waited here longer than a grant lives.
+        """
+        if report.load.report_time_us:
+            return report.load.report_time_us >= attempt.expire_wall_us
+        bounds = self._state.bounds
+        return self._state.now_us() >= attempt.arrival_deadline_us + bounds.arrival_slack_us
 
     def _lose_attempt(self, attempt: Attempt, cause: WeirError, *, exclude: bool = True) -> None:
         record = self._state.requests.get(attempt.key.request_id)

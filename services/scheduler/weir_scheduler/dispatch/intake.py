@@ -123,9 +123,9 @@ class Intake:
             raise too_large(str(refusals[0]))
 
     def _retry_after(self, entry: QueueEntry, requests: int) -> float:
-        """Seconds until so many requests have left the queue, at its present speed."""
+        """Seconds until so many requests of the tenant have left, at the present speed."""
         owner = self._state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
         lane = self._state.lanes.get(LaneKey(entry.model, entry.model_version, owner))
         if lane is None:
             return _FALLBACK_RETRY_S
-        return lane.drain_rate.seconds_for(requests, self._state.now_us()) or _FALLBACK_RETRY_S
+        return lane.retry_after_s(entry, self._state.now_us(), requests) or _FALLBACK_RETRY_S

@@ -24,7 +24,7 @@ class Dispatch:
         priority: as enqueued.
         max_new_tokens: bound that the grant allows, tokens.
         queue_us: length of the wait that ended.
-        valid_us: how long the grant may be used to start, from now.
+        expire_wall_us: Unix microseconds from which the worker refuses to start it.
     """
 
     key: AttemptKey
@@ -34,7 +34,7 @@ class Dispatch:
     priority: int
     max_new_tokens: int
     queue_us: int
-    valid_us: int
+    expire_wall_us: int
 
 
 class Outbox(Protocol):

@@ -106,6 +106,15 @@ class Lane:
                 if queue is not None:
                     yield request_class, tenant_id, queue
 
+    def retry_after_s(self, entry: QueueEntry, now_us: int, ahead: int) -> float | None:
+        """Seconds until `ahead` requests of its tenant have left, at the present speed.
+
+        Of the tenant's own queue, else of the lane; None when nothing moves.
+        """
+        queue = self.queue_of(entry.request_class, entry.tenant_id)
+        own = queue.drain_rate.seconds_for(ahead, now_us) if queue is not None else None
+        return own or self.drain_rate.seconds_for(max(ahead, len(self)), now_us)
+
     def entries(self) -> list[QueueEntry]:
         """Every waiting request."""
         return [entry for _, _, queue in self.queues() for entry in queue.entries()]

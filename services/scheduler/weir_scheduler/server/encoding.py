@@ -40,7 +40,7 @@ def wait_reason(value: WaitReason) -> "wire.QueueReason.ValueType":
     return wire.QueueReason.Value(f"QUEUE_REASON_{value.name}")
 
 
-def grant(dispatch: Dispatch, now_us: int) -> lifecycle_pb2.Grant:
+def grant(dispatch: Dispatch) -> lifecycle_pb2.Grant:
     """Permission to run the attempt, to be signed."""
     message = lifecycle_pb2.Grant(
         attempt=attempt(dispatch.key),
@@ -49,7 +49,7 @@ def grant(dispatch: Dispatch, now_us: int) -> lifecycle_pb2.Grant:
         model=dispatch.worker.model,
         priority=dispatch.priority,
         max_new_tokens=dispatch.max_new_tokens,
-        expire_time=_timestamp(now_us + dispatch.valid_us),
+        expire_time=_timestamp(dispatch.expire_wall_us),
     )
     setattr(message, "class", _CLASSES[dispatch.request_class])
     return message

@@ -12,7 +12,6 @@ from weir.scheduler.v1.scheduler_service_pb2 import (
     SchedulerEvent,
 )
 from weir.scheduler.v1.worker_report_pb2 import AbortAttempts, DrainCommand
-from weir_core.clock import Clock
 from weir_core.errors import WeirError
 from weir_core.grants import sign_grant
 from weir_core.rpc.framed import FramedWriter
@@ -35,12 +34,10 @@ class Streams:
     events are limited by the announcer.
 
     Args:
-        clock: wall time of grants.
-        secret: signs them.
+        secret: signs grants.
     """
 
-    def __init__(self, clock: Clock, secret: bytes) -> None:
-        self._clock = clock
+    def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._gateways: dict[str, GatewayWriter] = {}
         self._workers: dict[str, WorkerWriter] = {}
@@ -80,8 +77,8 @@ class Streams:
 
     def dispatched(self, gateway: str, dispatch: Dispatch) -> None:
         """See `Outbox.dispatched`."""
-        grant = encoding.grant(dispatch, self._clock.now_us())
-        event = encoding.dispatched(dispatch, sign_grant(grant, self._secret))
+        signed = sign_grant(encoding.grant(dispatch), self._secret)
+        event = encoding.dispatched(dispatch, signed)
         self._to_gateway(gateway, event)
 
     def requeued(self, gateway: str, request_id: str, cause: WeirError, position: int) -> None:

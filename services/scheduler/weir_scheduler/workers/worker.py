@@ -42,6 +42,8 @@ class Worker:
         self.pending: dict[AttemptKey, Holding] = {}
         self.reported: dict[AttemptKey, Holding] = {}
         self.last_frame_us = now_us
+        self.heard_until_us = 0
+        """No loss by silence before this moment, monotonic."""
         self.last_report_wall_us = 0
         self.connected = True
         self.drain_ordered = False
