@@ -289,6 +289,7 @@ TestSchedulerMachine = SchedulerMachine.TestCase
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_800)
 def test_many_more_lives() -> None:
     run_state_machine_as_test(
         SchedulerMachine, settings=settings(max_examples=3_000, deadline=None)
