@@ -16,6 +16,7 @@ from tests.cli.running_stack import COMMAND, SERVING, RunningStack
 from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH
 from weir.gateway.v1 import inference_service_pb2 as wire
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
+from weir_cli.stack.first_answer import QUESTION
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
@@ -56,7 +57,7 @@ def pasted(stack: RunningStack, start: str, end: str = "\n") -> str:
 
 def test_an_answer_is_streamed_and_the_first_url_is_the_openai_base(stack: RunningStack) -> None:
     text = stack.output
-    assert "> Why is the sky blue?" in text
+    assert f"> {QUESTION}" in text
     assert "tokens in" in text
     base = text[text.index("http://") :].split()[0]
     assert base == f"http://{stack.value('OpenAI base').removeprefix('http://')}"

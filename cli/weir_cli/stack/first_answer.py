@@ -6,9 +6,9 @@ from collections.abc import Callable
 from weir_cli.errors import CommandError
 from weir_client import AsyncClient, RetryPolicy, WeirClientError
 
-QUESTION = "Why is the sky blue? Answer in two sentences."
-_MAX_NEW_TOKENS = 80
-_DEADLINE_S = 120.0
+QUESTION = "Write one sentence about rivers."
+_MAX_NEW_TOKENS = 48
+_DEADLINE_S = 300.0
 
 
 async def first_answer(target: str, key: str, model: str, write: Callable[[str], None]) -> None:
