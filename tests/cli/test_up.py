@@ -1,11 +1,13 @@
 """`weir up` with the real services and the model that computes nothing."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +105,20 @@ def test_the_blocks_of_the_readme_work(stack: RunningStack, repo_root: Path, lan
         assert done.returncode == 0, f"{block}\n{done.stderr}"
         assert done.stdout.strip()
         assert '"error"' not in done.stdout
+
+
+def test_every_metric_that_the_operators_page_names_is_there(
+    stack: RunningStack, repo_root: Path
+) -> None:
+    list(ask(stack))
+    page = (repo_root / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = page[page.index("## Metrics") : page.index("## Logs")]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    named = {name for row in rows for name in re.findall(r"`([a-z]\w+)`", row)}
+    urls = [line.split()[1] for line in stack.output.splitlines() if line.startswith("metrics ")]
+    assert (len(urls), len(named) > 30) == (4, True)
+    served = "".join(urllib.request.urlopen(url, timeout=10).read().decode() for url in urls)
+    assert {name for name in named if f"# TYPE {name} " not in served} == set()
 
 
 def test_no_key_and_no_secret_stands_in_a_command_line_or_a_log(stack: RunningStack) -> None:
