@@ -138,6 +138,7 @@ def test_the_rate_of_the_tenant_is_kept(guarded: Guarded) -> None:
     assert violation.limit_id == "tenant:acme/rps"
     assert (violation.limit, violation.used, violation.requested) == (2, 2, 1)
     assert (violation.limit_type, violation.resource) == ("rps", "requests_per_second")
+    assert violation.knob == "limit `rps` of tenant acme"
     assert caught.value.retry_after_s == 0.5
     assert violation.reset_time_ms == clock.now_us() // 1000 + 500
     clock.advance_us(500_000)

@@ -193,6 +193,46 @@ async def test_the_servers_own_deadline_is_told(gateway: Gateway) -> None:
         edge._reception._most_s = 600.0
 
 
+async def test_a_client_that_does_not_read_is_stopped_and_holds_up_nobody(
+    gateway: Gateway,
+) -> None:
+    gateway.worker.script = Script(pieces=["x" * 400_000] * 50)
+    body = BODY | {"max_tokens": 50}
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=body):
+        await eventually(lambda: gateway.limiter.accounts)
+        (reader,) = gateway.limiter.accounts
+        gateway.workers[0].script = Script()
+        assert (await gateway.chat(max_tokens=3)).status_code == 200
+        await eventually(lambda: not gateway.limiter.accounts[reader].open)
+        settle = gateway.limiter.accounts[reader].settles[0]
+    assert settle.outcome == Outcome.OUTCOME_CLIENT_GONE
+    assert 10 < settle.usage.completion_tokens <= 50
+    assert settle.usage_quality == EXACT
+
+
+async def test_a_client_that_stalls_is_given_up(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, stall_s=0.3) as gateway:
+        body = BODY | {"max_tokens": 60}
+        handlers = gateway.app._http._server.server_state.tasks
+        gateway.worker.script = Script(pieces=["x" * 400_000] * 50)
+        async with gateway.http.stream("POST", "/v1/chat/completions", json=body):
+            await settled(gateway)
+            await eventually(lambda: not handlers)
+        gateway.limiter.reset()
+        gateway.worker.script = Script(pieces=["x" * 15_000] * 60)
+        options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536)]
+        async with grpc.aio.insecure_channel(gateway.app.grpc_address, options=options) as narrow:
+            gateway.channel = narrow
+            call = grpc_call(gateway, max_new_tokens=60)
+            await anext(aiter(call))
+            await settled(gateway)
+            await asyncio.sleep(1.0)  # longer than stall_s, which nothing shows from outside
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                [message async for message in call]
+        assert caught.value.code() is grpc.StatusCode.CANCELLED
+        assert "read nothing" in (caught.value.details() or "")
+
+
 # The lease is free before the reply ends.
 
 

@@ -129,6 +129,7 @@ class Edge:
             models=self._models,
             records=self.records,
             max_bytes=self._settings.max_body_bytes,
+            stall_s=self._settings.stall_s,
         )
         inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
         add_unbuilt_services(server)
@@ -144,6 +145,7 @@ class Edge:
             not_ready=self.not_ready,
             max_body=settings.max_body_bytes,
             ping_s=settings.ping_s,
+            stall_s=settings.stall_s,
             cors_origins=settings.cors_origins,
         )
 

@@ -42,6 +42,9 @@ class GatewaySettings(ServiceSettings):
     )
     max_body_bytes: int = Field(10_000_000, ge=1_024, description="largest request")
     ping_s: float = Field(10, gt=0, le=300, description="silence after which a stream is pinged")
+    stall_s: float = Field(
+        60, gt=0, le=3600, description="a client that reads nothing for so long is given up"
+    )
     cors_origins: list[str] = Field(
         ["*"], description="origins from which browsers may call; `*`: all"
     )

@@ -26,6 +26,7 @@ _PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "d
 class _Mirror:
     id: str
     layer: str
+    knob: str
     shape: BucketShape
     state: BucketState
 
@@ -94,7 +95,7 @@ class RequestGuard:
             used=capacity - mirror.shape.level(mirror.state),
             requested=1,
             reset_time_ms=0 if wait_ms is None else self._clock.now_us() // 1_000 + wait_ms,
-            knob=f"{mirror.id} in the directory",
+            knob=mirror.knob,
         )
 
     def _mirrors_of(self, caller: Caller) -> list[_Mirror]:
@@ -113,7 +114,9 @@ class RequestGuard:
         now_ms = self._clock.monotonic_us() // 1_000
         mirror = self._mirrors.get(scoped.id)
         if mirror is None:
-            mirror = _Mirror(scoped.id, scoped.layer, shape, shape.full(now_ms))
+            owner = scoped.owner.rpartition("/")[2]
+            knob = f"limit `{scoped.limit.id}` of {scoped.layer.replace('_', ' ')} {owner}"
+            mirror = _Mirror(scoped.id, scoped.layer, knob, shape, shape.full(now_ms))
             self._mirrors[scoped.id] = mirror
             if len(self._mirrors) > _MAX_BUCKETS:
                 self._mirrors.popitem(last=False)

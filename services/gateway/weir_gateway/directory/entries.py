@@ -1,7 +1,6 @@
 """What limits and parameters look like in the directory file."""
 
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import (
     BaseModel,
@@ -26,7 +25,7 @@ ModelName = Annotated[
 ]
 Text = Annotated[str, StringConstraints(max_length=256, strict=True)]
 
-COUNTED = ("requests", "tokens", "input_tokens", "output_tokens", "cost")
+COUNTED = ("requests", "tokens", "input_tokens", "output_tokens")
 LEASED = ("concurrency", "streams")
 CONTEXT = ("context_tokens", "prompt_tokens", "max_new_tokens")
 
@@ -40,10 +39,9 @@ class Entry(BaseModel):
 class LimitEntry(Entry):
     """One limit; which fields it takes depends on the resource.
 
-    `requests`, `tokens`, `input_tokens`, `output_tokens`, `cost` (nano-units) take `rate` with
-    an optional `burst` (default: the rate's amount), or `limit` with `window`. `concurrency`,
-    `streams` and the context bounds `context_tokens`, `prompt_tokens`, `max_new_tokens` take
-    `limit` alone.
+    `requests`, `tokens`, `input_tokens` and `output_tokens` take `rate` with an optional
+    `burst` (default: the rate's amount). `concurrency`, `streams` and the context bounds
+    `context_tokens`, `prompt_tokens` and `max_new_tokens` take `limit`.
     """
 
     id: Identifier | None = None
@@ -52,7 +50,6 @@ class LimitEntry(Entry):
         "tokens",
         "input_tokens",
         "output_tokens",
-        "cost",
         "concurrency",
         "streams",
         "context_tokens",
@@ -62,53 +59,38 @@ class LimitEntry(Entry):
     rate: RateText | None = None
     burst: PositiveAmount | None = None
     limit: Amount | None = None
-    window: Literal["day", "month"] | None = None
-    time_zone: str | None = None
     model: ModelName | None = None
     shadow: bool = False
     max_debt: Amount | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        windowed = self.resource in COUNTED and self.window is not None
-        if self.resource in COUNTED and not windowed:
-            self._require("rate", forbidden=("limit", "time_zone"))
+        if self.resource in COUNTED:
+            self._require("rate", forbidden=("limit",))
         else:
             self._require("limit", forbidden=("rate", "burst"))
-        if self.resource not in COUNTED and self.window is not None:
-            raise ValueError(f"a limit of {self.resource} takes no window")
-        if self.time_zone is not None and self.time_zone not in available_timezones():
-            raise ValueError(f"time_zone {self.time_zone!r} is not an IANA time zone")
         return self
 
     def _require(self, field: str, forbidden: tuple[str, ...]) -> None:
-        kind = f"a limit of {self.resource}" + (f" per {self.window}" if self.window else "")
         if getattr(self, field) is None:
-            raise ValueError(f"{kind} needs {field!r}")
+            raise ValueError(f"a limit of {self.resource} needs {field!r}")
         for name in forbidden:
             if getattr(self, name) is not None:
-                raise ValueError(f"{kind} takes no {name!r}")
-
-    @property
-    def zone(self) -> ZoneInfo:
-        """Time zone of the window."""
-        return ZoneInfo(self.time_zone or "UTC")
+                raise ValueError(f"a limit of {self.resource} takes no {name!r}")
 
     @property
     def effective_id(self) -> str:
-        """The id given, or the customary name: `rps`, `tpm`, `concurrency`, `tokens_per_day`."""
+        """The id given, or the customary name, such as `rps`, `tpm` or `concurrency`."""
         return self.id or self._customary_id()
 
     def _customary_id(self) -> str:
-        if self.window is not None:
-            return f"{self.resource}_per_{self.window}"
         if self.rate is None:
             return "context" if self.resource == "context_tokens" else self.resource
+        period_ms = self.rate.period_ms
         if self.resource == "requests":
-            return {1_000: "rps", 60_000: "rpm"}.get(self.rate.period_ms, "requests")
-        prefix = {"tokens": "", "input_tokens": "input_", "output_tokens": "output_"}
-        if self.rate.period_ms == 60_000 and self.resource in prefix:
-            return f"{prefix[self.resource]}tpm"
+            return {1_000: "rps", 60_000: "rpm"}.get(period_ms, "requests")
+        if period_ms == 60_000:
+            return f"{self.resource.removesuffix('tokens')}tpm"
         return self.resource
 
 

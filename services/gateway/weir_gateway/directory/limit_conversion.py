@@ -26,8 +26,6 @@ def _to_limit(entry: LimitEntry) -> Limit:
         limit.period.FromMilliseconds(entry.rate.period_ms)
     else:
         limit.capacity = entry.limit or 0
-        limit.window = entry.window or ""
-        limit.time_zone = entry.time_zone or ""
     return limit
 
 
@@ -36,6 +34,4 @@ def _kind(entry: LimitEntry) -> "LimitKind.ValueType":
         return LimitKind.LIMIT_KIND_LEASE
     if entry.resource in CONTEXT:
         return LimitKind.LIMIT_KIND_CONTEXT
-    if entry.window is not None:
-        return LimitKind.LIMIT_KIND_WINDOW
     return LimitKind.LIMIT_KIND_BUCKET

@@ -20,7 +20,7 @@ class RequestRecords:
         max_records: ended requests kept; the oldest go first.
     """
 
-    def __init__(self, clock: Clock, *, max_records: int = 50_000) -> None:
+    def __init__(self, clock: Clock, *, max_records: int = 20_000) -> None:
         self._clock = clock
         self._max_records = max_records
         self._live: dict[str, LiveRequest] = {}

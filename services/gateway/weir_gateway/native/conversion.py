@@ -1,7 +1,7 @@
 """Messages of `gateway.v1` to requests, and the life of a request to messages."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weir.common.v1.sampling_pb2 import SamplingParams
@@ -23,6 +23,7 @@ from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.text.chat import Chat, ChatMessage
 
+_DELTA_CHARACTERS = 100_000
 _NAMES = FieldNames(messages="chat.messages", sampling="sampling.")
 _TOKEN_NAMES = FieldNames(prompt="token_input.token_ids", sampling="sampling.")
 
@@ -71,14 +72,15 @@ def accepted_message(live: LiveRequest) -> Accepted:
     )
 
 
-def delta_message(pieces: Sequence[Piece]) -> Delta:
-    """Pieces that waited together, as one delta."""
-    if len(pieces) == 1:
-        return Delta(text=pieces[0].text, token_ids=pieces[0].token_ids)
-    return Delta(
-        text="".join(piece.text for piece in pieces),
-        token_ids=[token for piece in pieces for token in piece.token_ids],
-    )
+def delta_messages(pieces: Sequence[Piece]) -> Iterator[Delta]:
+    """Pieces that waited together as few deltas, none larger than clients take by default."""
+    start = characters = 0
+    for at, piece in enumerate(pieces):
+        characters += len(piece.text)
+        if characters > _DELTA_CHARACTERS and at > start:
+            yield whole_delta(pieces[start:at])
+            start, characters = at, len(piece.text)
+    yield whole_delta(pieces[start:])
 
 
 def finished_message(live: LiveRequest, ending: Ending) -> Finished:
@@ -87,6 +89,16 @@ def finished_message(live: LiveRequest, ending: Ending) -> Finished:
         finish_reason=ending.finish_reason,
         usage=ending.usage,
         lifecycle=record_of(live, ending),
+    )
+
+
+def whole_delta(pieces: Sequence[Piece]) -> Delta:
+    """All pieces as one delta."""
+    if len(pieces) == 1:
+        return Delta(text=pieces[0].text, token_ids=pieces[0].token_ids)
+    return Delta(
+        text="".join(piece.text for piece in pieces),
+        token_ids=[token for piece in pieces for token in piece.token_ids],
     )
 
 

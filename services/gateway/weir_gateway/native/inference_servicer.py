@@ -1,6 +1,8 @@
 """The public gRPC door: convert, admit, pass on."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from weir.gateway.v1.inference_service_pb2 import (
     GenerateRequest,
@@ -27,10 +29,11 @@ from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.native.conversion import (
     accepted_message,
-    delta_message,
+    delta_messages,
     finished_message,
     to_request,
     to_tokenize_request,
+    whole_delta,
 )
 
 # Only wakes the loop; the deadline of the request is a timer of its own.
@@ -43,6 +46,7 @@ class InferenceServicer(InferenceServiceServicer):
     Args:
         reception, preparer, models, records: see there.
         max_bytes: of a request.
+        stall_s: a client that reads nothing for so long is given up.
     """
 
     def __init__(
@@ -53,18 +57,18 @@ class InferenceServicer(InferenceServiceServicer):
         models: ModelList,
         records: RequestRecords,
         max_bytes: int,
+        stall_s: float,
     ) -> None:
         self._reception = reception
         self._preparer = preparer
         self._models = models
         self._records = records
         self._max_bytes = max_bytes
+        self._stall_s = stall_s
 
-    async def Generate(  # noqa: N802
-        self,
-        request: GenerateRequest,
-        context: Context,
-    ) -> AsyncIterator[GenerateResponse]:
+    async def Generate(  # type: ignore[override]  # noqa: N802
+        self, request: GenerateRequest, context: Context
+    ) -> None:
         """Streams one answer."""
         caller = self._caller(context)
         self._check_size(request)
@@ -74,12 +78,25 @@ class InferenceServicer(InferenceServiceServicer):
         )
         live = admission.live
         try:
-            yield GenerateResponse(accepted=accepted_message(live))
-            async for response in _answer(live):
-                yield response
+            await self._write(context, GenerateResponse(accepted=accepted_message(live)))
+            async with aclosing(_answer(live)) as responses:
+                async for response in responses:
+                    await self._write(context, response)
         finally:
             if not live.ended.done():
                 live.stop(_cause(context, left_s))
+
+    async def _write(self, context: Context, response: GenerateResponse) -> None:
+        """Writes, or gives up on a client that reads nothing for `stall_s`."""
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await context.write(response)
+        except TimeoutError:
+            raise WeirError(
+                Reason.CANCELLED,
+                f"the client has read nothing for {self._stall_s:.0f} s; read faster, or do not "
+                "stream",
+            ) from None
 
     async def ListModels(  # noqa: N802
         self,
@@ -127,7 +144,7 @@ class InferenceServicer(InferenceServiceServicer):
         return caller
 
 
-async def _answer(live: LiveRequest) -> AsyncIterator[GenerateResponse]:
+async def _answer(live: LiveRequest) -> AsyncGenerator[GenerateResponse]:
     while True:
         taken = await live.delivery.take(_TAKE_S)
         if taken.waiting is not None:
@@ -139,8 +156,11 @@ async def _answer(live: LiveRequest) -> AsyncIterator[GenerateResponse]:
                     reason=waiting.reason,  # type: ignore[arg-type]
                 )
             )
-        if taken.pieces:
-            yield GenerateResponse(delta=delta_message(taken.pieces))
+        if taken.pieces and live.delivery.whole:
+            yield GenerateResponse(delta=whole_delta(taken.pieces))
+        elif taken.pieces:
+            for delta in delta_messages(taken.pieces):
+                yield GenerateResponse(delta=delta)
         if taken.ending is not None:
             if taken.ending.error is not None:
                 raise taken.ending.error

@@ -52,6 +52,7 @@ def create_http_app(
     not_ready: Callable[[], str],
     max_body: int,
     ping_s: float,
+    stall_s: float,
     cors_origins: Sequence[str],
 ) -> ASGIApp:
     """The ASGI application.
@@ -63,7 +64,7 @@ def create_http_app(
         registry: what `/metrics` shows.
         not_ready: why the process cannot serve; empty when it can.
         max_body: bytes.
-        ping_s: see `GenerationEndpoint`.
+        ping_s, stall_s: see `GenerationEndpoint`.
         cors_origins: origins that browsers may call from; `*` for all.
     """
 
@@ -75,6 +76,7 @@ def create_http_app(
             chat=chat,
             max_body=max_body,
             ping_s=ping_s,
+            stall_s=stall_s,
         )
 
     chat = endpoint(chat_request, chat=True)

@@ -21,7 +21,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 class ClientLeft(Exception):
-    """The client closed the connection before its request was complete."""
+    """The client closed the connection, or reads nothing any more."""
 
 
 class Exchange:
@@ -30,7 +30,7 @@ class Exchange:
     Args:
         scope, receive, send: of ASGI.
         max_body: bytes; a larger body is refused, at the latest when it exceeds them.
-        body_timeout_s: for the whole body.
+        stall_s: for the whole body to come, and for each part of the response to go.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Exchange:
         send: Send,
         *,
         max_body: int,
-        body_timeout_s: float = 60.0,
+        stall_s: float,
     ) -> None:
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._receive = receive
         self._send = send
         self._max_body = max_body
-        self._body_timeout_s = body_timeout_s
+        self._stall_s = stall_s
         self._complete = False
         self.started = False
         """Whether the response has begun: an error can no longer be a status."""
@@ -67,12 +67,12 @@ class Exchange:
         if announced.isascii() and announced.isdigit() and int(announced) > self._max_body:
             raise self._too_large(int(announced))
         try:
-            async with asyncio.timeout(self._body_timeout_s):
+            async with asyncio.timeout(self._stall_s):
                 return await self._read()
         except TimeoutError:
             raise WeirError(
                 Reason.DEADLINE_EXCEEDED,
-                f"the request body did not arrive within {self._body_timeout_s:.0f} s",
+                f"the request body did not arrive within {self._stall_s:.0f} s",
             ) from None
 
     async def until_left(self) -> None:
@@ -88,8 +88,16 @@ class Exchange:
         )
 
     async def write(self, data: bytes, *, more: bool = True) -> None:
-        """Sends a part of the body; waits while the client does not read."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        """Sends a part of the body; waits while the client does not read.
+
+        Raises:
+            ClientLeft: it reads nothing for `stall_s`.
+        """
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            raise ClientLeft from None
 
     async def reply(self, status: int, data: bytes, headers: Headers = ()) -> None:
         """Sends a whole JSON response."""

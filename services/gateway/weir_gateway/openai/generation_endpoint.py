@@ -45,6 +45,7 @@ class GenerationEndpoint:
         max_body: bytes.
         ping_s: silence after which a stream gets a comment, and the longest wait for the first
             token before headers go out.
+        stall_s: a client that reads nothing for so long is given up.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class GenerationEndpoint:
         chat: bool,
         max_body: int,
         ping_s: float,
+        stall_s: float,
     ) -> None:
         self._reception = reception
         self._clock = clock
@@ -63,10 +65,11 @@ class GenerationEndpoint:
         self._chat = chat
         self._max_body = max_body
         self._ping_s = ping_s
+        self._stall_s = stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
-        exchange = Exchange(scope, receive, send, max_body=self._max_body)
+        exchange = Exchange(scope, receive, send, max_body=self._max_body, stall_s=self._stall_s)
         try:
             await self._serve(exchange)
         except ClientLeft:
