@@ -157,6 +157,26 @@ async def test_keys_are_asked_for(gateway: Gateway, metadata: tuple[tuple[str, s
     await still_works(gateway)
 
 
+async def test_counting_tokens_keeps_to_the_request_rate(gateway: Gateway) -> None:
+    request = pb.TokenizeRequest(model=MODEL, prompt="héllo")
+    stub: Any = gateway.stub
+    answer = await stub.Tokenize(request, metadata=gateway.metadata)
+    assert (len(answer.token_ids), answer.max_context_tokens) == (6, MAX_CONTEXT)
+    tenant = gateway.document["tenants"][0]
+    slow = tenant | {"limits": [{"resource": "requests", "rate": "1/min"}]}
+    await gateway.reload(gateway.document | {"tenants": [slow, gateway.document["tenants"][1]]})
+    try:
+        statuses = []
+        for _ in range(3):
+            try:
+                await stub.Tokenize(request, metadata=gateway.metadata)
+            except grpc.aio.AioRpcError as error:
+                statuses.append(error.code())
+        assert Status.RESOURCE_EXHAUSTED in statuses
+    finally:
+        await gateway.reload(gateway.document)
+
+
 async def refusal(
     gateway: Gateway, request: pb.GenerateRequest
 ) -> tuple[grpc.StatusCode, WeirError]:

@@ -94,6 +94,7 @@ async def read_until(call: AsyncIterator[Any], kind: str, times: int = 1) -> lis
 async def test_a_client_that_leaves_mid_stream_stops_the_worker(
     gateway: Gateway, tokens: int
 ) -> None:
+    """Reported elsewhere as BerriAI/litellm#34147: the upstream went on and nobody paid."""
     async with OpenStream(gateway, tokens):
         assert gateway.worker.running == 1
     account, record = await settled(gateway)
@@ -153,6 +154,7 @@ async def test_a_client_that_leaves_a_whole_answer_stops_the_worker(gateway: Gat
 
 
 async def test_a_client_that_leaves_after_the_last_token_was_answered(gateway: Gateway) -> None:
+    """Reported elsewhere as vllm-project/aibrix#2224: counted as a failure."""
     async with gateway.http.stream("POST", "/v1/chat/completions", json=BODY) as response:
         async for text in response.aiter_text():
             if "[DONE]" in text:
@@ -238,10 +240,22 @@ async def test_a_client_that_stalls_is_given_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_place_is_free_before_the_reply_ends(gateway: Gateway, stream: bool) -> None:
+    """Reported elsewhere as BerriAI/litellm#40846."""
     gateway.limiter.concurrency = 1
     for _ in range(10):
         response = await gateway.chat(stream=stream, max_tokens=3)
         assert response.status_code == 200, response.text
+
+
+async def test_a_stream_holds_its_place_to_its_end(gateway: Gateway) -> None:
+    """Reported elsewhere as api7/aisix#688: the place was free as soon as the stream began."""
+    gateway.limiter.concurrency = 1
+    async with OpenStream(gateway, 2):
+        assert (await gateway.chat()).status_code == 429
+        gateway.worker.resume.set()
+        await settled(gateway)
+    gateway.limiter.concurrency = 2
+    assert (await gateway.chat(max_tokens=1)).status_code == 200
 
 
 async def test_a_settlement_that_fails_is_repeated_and_counted_once(gateway: Gateway) -> None:

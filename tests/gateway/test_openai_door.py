@@ -301,6 +301,7 @@ async def test_models_are_those_of_the_caller(gateway: Gateway) -> None:
 
 
 async def test_browsers_may_call(gateway: Gateway) -> None:
+    """Reported elsewhere as vllm-project/vllm#4862: preflights were asked for a key."""
     origin = {"origin": "https://app.example", "access-control-request-method": "POST"}
     asked = {"access-control-request-headers": "authorization,content-type,x-stainless-os"}
     url = f"http://{gateway.app.http_address}/v1/chat/completions"

@@ -19,7 +19,7 @@ from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.tracing import Tracing, make_current, mark_failed, traceparent_of
 from weir_gateway.caller.request_guard import GuardTicket
-from weir_gateway.flow.ending import Ending, broken, failed
+from weir_gateway.flow.ending import Ending, broken, cancelled, failed
 from weir_gateway.flow.extender import Extender
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveBounds, LiveRequest
@@ -137,7 +137,7 @@ class FrontDesk:
         try:
             reservation = await admitted
         except asyncio.CancelledError:
-            live.stop(failed(Reason.CANCELLED, "the client left while the request was reserved"))
+            live.stop(cancelled())
             raise
         return Admission(live, reservation.limits, reservation.degraded)
 

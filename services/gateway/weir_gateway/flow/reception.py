@@ -45,6 +45,14 @@ class Reception:
             self._metrics.refused(error, "")
             raise
 
+    def check_rate(self, caller: Caller) -> None:
+        """Counts a call that costs work but reserves nothing. Raises LimitExceeded."""
+        try:
+            self._guard.admit(caller)
+        except WeirError as error:
+            self._metrics.refused(error, caller.tenant_id)
+            raise
+
     async def admit(
         self,
         caller: Caller,

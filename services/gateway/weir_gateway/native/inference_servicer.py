@@ -113,6 +113,7 @@ class InferenceServicer(InferenceServiceServicer):
     ) -> TokenizeResponse:
         """Counts tokens as Generate would."""
         caller = self._caller(context)
+        self._reception.check_rate(caller)
         self._check_size(request)
         prompt, most = await self._preparer.tokenize(caller, to_tokenize_request(request))
         return TokenizeResponse(token_ids=prompt.token_ids, max_context_tokens=most)
