@@ -99,18 +99,19 @@ def create_http_app(
         },
     )
     # Preflights are answered before any key is asked for.
-    return CORSMiddleware(
-        _Shortcut(app, {"/v1/chat/completions": chat, "/v1/completions": completion}),
+    browsers = CORSMiddleware(
+        app,
         allow_origins=list(cors_origins),
         allow_methods=["GET", "POST", "OPTIONS"],
         allow_headers=["*"],
         expose_headers=list(_EXPOSED),
         max_age=600,
     )
+    return _Shortcut(browsers, {"/v1/chat/completions": chat, "/v1/completions": completion})
 
 
 class _Shortcut:
-    """Spares the hot paths the router and its middlewares."""
+    """Spares the hot paths the router and its middlewares; browsers go the whole way."""
 
     def __init__(self, app: ASGIApp, endpoints: Mapping[str, ASGIApp]) -> None:
         self.app = app
@@ -119,7 +120,7 @@ class _Shortcut:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
             endpoint = self._endpoints.get(scope["path"])
-            if endpoint is not None:
+            if endpoint is not None and not any(n == b"origin" for n, _ in scope["headers"]):
                 await endpoint(scope, receive, send)
                 return
         await self.app(scope, receive, send)
