@@ -9,6 +9,8 @@ _MAX_TEXT = 2_000
 _MAX_DEPTH = 6
 # Everything in `_KEY_LIKE` that is shorter holds a character that is neither letter nor digit.
 _SHORTEST_KEY = 16
+_PLAIN = frozenset({type(None), bool, int, float})
+_NUMBERS = (int, float)
 
 _SECRET_KEYS = frozenset(
     {
@@ -58,7 +60,7 @@ def is_hidden(name: str) -> bool:
 
 
 def _value(name: str, value: object, depth: int) -> object:
-    if value is None or isinstance(value, bool | int | float):
+    if type(value) in _PLAIN or isinstance(value, _NUMBERS):
         return value
     if is_hidden(name) or isinstance(value, bytes | bytearray | memoryview):
         return MASK
