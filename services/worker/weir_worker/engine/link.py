@@ -10,7 +10,7 @@ _HEADER = struct.Struct("<I")
 _CHUNK = 256 * 1024
 # A reader that is further behind than this holds the engine up: computing for a client
 # that does not read is wasted, and an abort must find the engine near what was delivered.
-_MOST_UNSENT = 1024 * 1024
+_MOST_UNSENT = 128 * 1024
 
 
 class LinkClosed(Exception):
