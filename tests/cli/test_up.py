@@ -237,8 +237,16 @@ def test_a_bad_directory_file(tmp_path: Path) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("tenants:\n  - {id: acme, plan: none, users: [{id: a}]}\n")
     line = refused(tmp_path, "--null", "--port", "0", "--directory", str(file))
-    assert line.startswith("error: gateway did not start: ")
+    assert line.startswith(f"error: {file}: ")
     assert "plan" in line
+
+
+def test_a_directory_file_without_the_model_that_is_served(tmp_path: Path) -> None:
+    file = tmp_path / "directory.yaml"
+    file.write_text("models: [{name: other, max_context: 8, versions: [{version: a, folder: /m}]}]")
+    line = refused(tmp_path, "--null", "--port", "0", "--directory", str(file))
+    assert line.startswith(f"error: {file}: models: 'null', which is to be served, is not there")
+    assert "(there: other)" in line
 
 
 def test_a_model_folder_without_a_model(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from weir_cli.stack.welcome import Welcome
@@ -9,6 +10,7 @@ WELCOME = Welcome(
     grpc="127.0.0.1:8001",
     model="it's-a-model",
     key="wr_dev_key",
+    new_key=True,
     state=Path("/state"),
     metrics={"gateway": "127.0.0.1:8000", "scheduler": "127.0.0.1:9003"},
 )
@@ -31,3 +33,18 @@ def test_the_curl_line_is_one_line_that_a_shell_reads_as_meant() -> None:
 def test_the_snippet_is_a_program() -> None:
     program = WELCOME.snippet().split("<<'EOF'\n")[1].removesuffix("EOF")
     compile(program, "snippet", "exec")
+
+
+def test_a_new_key_is_shown_once_and_a_key_of_the_user_is_not_called_so() -> None:
+    assert "wr_dev_key   (shown once)\n" in WELCOME.text()
+    own = replace(WELCOME, new_key=False).text()
+    assert "API key       wr_dev_key\n" in own
+    assert "shown once" not in own
+
+
+def test_without_a_key_there_is_a_placeholder_that_a_shell_reads_as_meant() -> None:
+    welcome = replace(WELCOME, key="", new_key=False)
+    assert "API key       <your API key>\n" in welcome.text()
+    assert "Authorization: Bearer <your API key>" in shlex.split(welcome.curl())
+    assert "Bearer <your API key>" in welcome.snippet()
+    assert shlex.split(welcome.chat())[0] == "WEIR_API_KEY=<your API key>"

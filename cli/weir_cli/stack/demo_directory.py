@@ -33,6 +33,7 @@ def demo_directory(model: ServedModel, key: NewKey) -> str:
                 "aliases": list(model.aliases),
                 "versions": [{"version": "1", "folder": str(model.folder)}],
                 "max_context": model.max_context,
+                **({"parameters": dict(model.parameters)} if model.parameters else {}),
             }
         ],
         "tenants": [

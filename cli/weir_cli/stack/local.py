@@ -1,14 +1,17 @@
 """A whole deployment on this machine: from options to a served answer and back to nothing."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir_cli.stack.child import StartFailed
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.first_answer import first_answer
 from weir_cli.stack.health import wait_serving, wait_workers
+from weir_cli.stack.own_directory import check_own_directory
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.served_model import ServedModel, choose_model
 from weir_cli.stack.services import (
@@ -25,6 +28,7 @@ from weir_cli.stack.welcome import Welcome
 from weir_gateway.keys import generate_key
 
 _HEALTH_DEADLINE_S = 60.0
+_TAKEN = "Address already in use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class LocalStack:
         plan = StackPlan(model, options.workers, directory, ports, options.otlp)
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
-        await supervisor.start()
+        await _start(supervisor)
         await self._wait_healthy(supervisor, state.cluster_secret())
         self._say(f"All healthy after {time.monotonic() - began:.1f} s")
         self._welcome = self._make_welcome(supervisor, model, key, state)
@@ -109,6 +113,8 @@ class LocalStack:
         try:
             if welcome.key:
                 await first_answer(welcome.grpc, welcome.key, welcome.model, self._write)
+            else:
+                self._say("\nThe first answer is skipped: WEIR_API_KEY is not set")
             self._write(welcome.text())
             if not once:
                 self._say("Serving until Ctrl-C")
@@ -148,6 +154,7 @@ class LocalStack:
 
     def _key_and_directory(self, state: StateDir, model: ServedModel) -> tuple[str, Path]:
         if self._options.directory:
+            check_own_directory(self._options.directory, model.name)
             return self._options.api_key, self._options.directory
         key = generate_key("dev")
         return key.secret, state.write_private("directory.yaml", demo_directory(model, key))
@@ -166,7 +173,27 @@ class LocalStack:
         metrics = {GATEWAY: gateway["http"]}
         for name in (RATELIMITER, SCHEDULER, *worker_names(self._options.workers)):
             metrics[name] = supervisor.child(name).ready["metrics"]
-        return Welcome(gateway["http"], gateway["grpc"], model.name, key, state.path, metrics)
+        return Welcome(
+            http=gateway["http"],
+            grpc=gateway["grpc"],
+            model=model.name,
+            key=key,
+            new_key=self._options.directory is None,
+            state=state.path,
+            metrics=metrics,
+        )
 
     def _say(self, line: str) -> None:
         self._write(f"{line}\n")
+
+
+async def _start(supervisor: Supervisor) -> None:
+    """Starts all; a port that was free when it was chosen can be taken by now."""
+    try:
+        await supervisor.start()
+    except StartFailed as error:
+        if _TAKEN not in str(error):
+            raise
+        # The service names its own setting, which is not one of `weir up`.
+        what = re.sub(r"; change \w+", "", str(error))
+        raise StartFailed(f"{what}; try again, or choose another --port") from None

@@ -1,8 +1,8 @@
 """The model that a local stack serves."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weir_cli.errors import CommandError
@@ -12,6 +12,8 @@ from weir_worker.engine.config import NULL_MODEL
 from weir_worker.engine.null_folder import ensure_null_model
 
 _DEFAULT_ALIASES = ("smollm2",)
+# What its authors recommend: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct
+_DEFAULT_PARAMETERS = {"temperature": 0.2, "top_p": 0.9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class ServedModel:
         folder: tokenizer, configuration and weights.
         max_context: tokens of prompt and answer.
         worker_model: the worker's setting `model`: the folder, or the null model.
+        parameters: its `parameters` in the directory, by name; absent ones are built in.
     """
 
     name: str
@@ -31,6 +34,7 @@ class ServedModel:
     folder: Path
     max_context: int
     worker_model: str
+    parameters: Mapping[str, float] = field(default_factory=dict)
 
 
 async def choose_model(folder: Path | None, null: bool, say: Callable[[str], None]) -> ServedModel:
@@ -47,7 +51,8 @@ async def choose_model(folder: Path | None, null: bool, say: Callable[[str], Non
         if folder:
             return _served(folder, (), str(folder))
         fetched = await fetch_default_model(say)
-        return _served(fetched, _DEFAULT_ALIASES, str(fetched))
+        default = _served(fetched, _DEFAULT_ALIASES, str(fetched))
+        return replace(default, parameters=_DEFAULT_PARAMETERS)
     except ModelFileError as error:
         raise CommandError(f"{error.message}; give another --model FOLDER") from None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _QUESTION = "Name three colours."
+_NO_KEY = "<your API key>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Welcome:
         http: `host:port` of the gateway's HTTP door.
         grpc: `host:port` of its gRPC door.
         model: name of the model.
-        key: an API key, or a placeholder when the user brought a directory of their own.
+        key: an API key; empty when none is known, then a placeholder is shown.
+        new_key: the key was made for this run and is shown here alone.
         state: folder with configuration and logs.
         metrics: `host:port` of each service's metrics, by name.
     """
@@ -26,6 +28,7 @@ class Welcome:
     grpc: str
     model: str
     key: str
+    new_key: bool
     state: Path
     metrics: dict[str, str]
 
@@ -36,7 +39,7 @@ class Welcome:
                 "",
                 f"OpenAI base   http://{self.http}/v1",
                 f"gRPC          {self.grpc}",
-                f"API key       {self.key}   (shown once)",
+                f"API key       {self._key}{'   (shown once)' if self.new_key else ''}",
                 f"model         {self.model}",
                 f"state, logs   {self.state}",
                 *(f"metrics       {self._metrics_url(name)}" for name in self.metrics),
@@ -65,7 +68,7 @@ class Welcome:
         }
         return (
             f"curl -s http://{self.http}/v1/chat/completions "
-            f"-H 'Authorization: Bearer {self.key}' "
+            f"-H 'Authorization: Bearer {self._key}' "
             f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
         )
 
@@ -84,7 +87,7 @@ request = wire.GenerateRequest(
     stream=True,
 )
 with grpc.insecure_channel("{self.grpc}") as channel:
-    metadata = [("authorization", "Bearer {self.key}")]
+    metadata = [("authorization", "Bearer {self._key}")]
     for response in InferenceServiceStub(channel).Generate(request, metadata=metadata):
         print(response.delta.text, end="", flush=True)
 print()"""
@@ -93,7 +96,12 @@ print()"""
     def chat(self) -> str:
         """A command line that opens a conversation."""
         weir = shlex.quote(f"{sys.executable}") + " -m weir_cli"
-        return f"WEIR_API_KEY={self.key} {weir} chat --url {self.grpc} --model {self.model}"
+        key, model = shlex.quote(self._key), shlex.quote(self.model)
+        return f"WEIR_API_KEY={key} {weir} chat --url {self.grpc} --model {model}"
+
+    @property
+    def _key(self) -> str:
+        return self.key or _NO_KEY
 
     def _metrics_url(self, name: str) -> str:
         return f"http://{self.metrics[name]}/metrics   ({name})"

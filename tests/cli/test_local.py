@@ -1,0 +1,69 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from weir_cli.errors import CommandError
+from weir_cli.stack import local
+from weir_cli.stack.child import StartFailed
+from weir_cli.stack.demo_directory import demo_directory
+from weir_cli.stack.local import LocalStack, StackOptions
+from weir_cli.stack.served_model import ServedModel
+from weir_gateway.directory.file import parse_document
+from weir_gateway.keys import generate_key
+
+MODEL = ServedModel("small", ("s",), Path("/models/small"), 64, "/models/small")
+
+
+class FailingSupervisor:
+    """In the place of the supervisor: a service that does not start, for a reason."""
+
+    reason = ""
+
+    def __init__(self, *_: Any) -> None:
+        return
+
+    async def start(self) -> None:
+        raise StartFailed(self.reason)
+
+    async def stop(self) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        (
+            "scheduler did not start: cannot listen on h:1: Address already in use; change address "
+            "(log: /l)",
+            "scheduler did not start: cannot listen on h:1: Address already in use (log: /l); "
+            "try again, or choose another --port",
+        ),
+        ("worker-1 did not start: no memory (log: /l)",) * 2,
+    ],
+)
+async def test_a_port_that_was_taken_meanwhile_names_a_knob_of_weir_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, line: str
+) -> None:
+    monkeypatch.setenv("TOKENWEIR_HOME", str(tmp_path))
+    monkeypatch.setattr(FailingSupervisor, "reason", reason)
+    monkeypatch.setattr(local, "Supervisor", FailingSupervisor)
+    said: list[str] = []
+    stack = LocalStack(StackOptions(port=0, null=True), said.append, said.append)
+    try:
+        with pytest.raises(CommandError) as caught:
+            await stack.start()
+    finally:
+        await stack.stop()
+    assert str(caught.value) == line
+
+
+def test_the_demo_directory_is_valid_and_holds_the_parameters_of_the_model() -> None:
+    recommended = {"temperature": 0.2, "top_p": 0.9}
+    model = ServedModel("small", ("s",), Path("/m"), 64, "/m", recommended)
+    text = demo_directory(model, generate_key("dev"))
+    (entry,) = parse_document(text, "demo").models
+    assert (entry.parameters.temperature, entry.parameters.top_p) == (0.2, 0.9)
+    plain = yaml.safe_load(demo_directory(MODEL, generate_key("dev")))
+    assert "parameters" not in plain["models"][0]
