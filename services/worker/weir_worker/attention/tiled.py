@@ -20,7 +20,7 @@ from weir_worker.models.base import ForwardBatch, SequenceSlice
 
 TILE = 64
 _ROW_MULTIPLE = 4
-_MOST_GATHERED = 1 << 20  # bytes of keys in one call: more would not stay in the cache
+_MOST_GATHERED = 4 << 20  # bytes of keys in one call: keeps the gather buffers small
 
 
 @dataclass(slots=True)
