@@ -69,8 +69,8 @@ class GatewayApp:
                 tokens=[token],
                 open_services=PUBLIC_SERVICES,
             ),
-            # What is too large is refused by the servicer, with a reason.
-            max_message_bytes=2 * settings.max_body_bytes,
+            # Larger than what is taken, so that the refusal is ours and names the bound.
+            max_message_bytes=max(16_000_000, 2 * settings.max_body_bytes),
         )
         self._services = self._add_services()
         self._health = add_health(self._server, self._services)

@@ -40,7 +40,7 @@ class GatewaySettings(ServiceSettings):
         le=86_400,
         description="longest life of a request; a deadline may cut it",
     )
-    max_body_bytes: int = Field(10_000_000, ge=1_024, description="largest request")
+    max_body_bytes: int = Field(4_000_000, ge=1_024, description="largest request")
     ping_s: float = Field(10, gt=0, le=300, description="silence after which a stream is pinged")
     stall_s: float = Field(
         60, gt=0, le=3600, description="a client that reads nothing for so long is given up"
@@ -52,7 +52,7 @@ class GatewaySettings(ServiceSettings):
     lease_s: float = Field(
         30, ge=1, le=600, description="life of a reservation; extended every third of it"
     )
-    extend_tokens: int = Field(512, ge=1, description="progress is reported after so many tokens")
+    extend_tokens: int = Field(64, ge=1, description="progress is reported after so many tokens")
     extend_lookahead: int = Field(
         128, ge=2, description="output tokens reserved ahead under reserve_policy estimate"
     )

@@ -32,9 +32,9 @@ def to_http(exc: WeirError, request_id: str = "") -> tuple[int, ErrorBody, dict[
 def to_body(exc: WeirError) -> ErrorBody:
     """The JSON body alone; also the last event of a stream that failed half-way."""
     error: dict[str, object] = {
-        "message": exc.message,
+        "message": _encodable(exc.message),
         "type": exc.wire.type,
-        "param": exc.field,
+        "param": None if exc.field is None else _encodable(exc.field),
         "code": exc.wire.code,
     }
     if isinstance(exc, LimitExceeded) and exc.violations:
@@ -48,6 +48,11 @@ def header_safe(value: str) -> str:
         char if " " <= char <= "~" else "".join(f"%{byte:02X}" for byte in _utf8(char))
         for char in value
     )
+
+
+def _encodable(text: str) -> str:
+    """`text` with `?` for lone surrogates: an error must not fail for what it quotes."""
+    return text.encode("utf-8", errors="replace").decode()
 
 
 def _utf8(char: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 import uvicorn
 
 from weir_core.process.address import join_address, listen
+from weir_core.process.http_protocol import BoundedHttpProtocol
 
 _START_TIMEOUT_S = 10.0
 
@@ -30,6 +31,7 @@ class HttpServer:
         self._knob = knob
         self._graceful_s = graceful_s
         defaults: dict[str, Any] = {
+            "http": BoundedHttpProtocol,
             "log_config": None,
             "access_log": False,
             "lifespan": "off",

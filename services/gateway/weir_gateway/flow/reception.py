@@ -1,5 +1,6 @@
 """What every door does with a request, in order: key, rate, form, limits."""
 
+import asyncio
 from collections.abc import Callable
 
 from weir_core.errors import WeirError
@@ -10,6 +11,8 @@ from weir_gateway.flow.front_desk import Admission, FrontDesk
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics import GatewayMetrics
+
+_MOST_ON_LOOP = 50_000
 
 
 class Reception:
@@ -58,6 +61,7 @@ class Reception:
         caller: Caller,
         parse: Callable[[], GenerationRequest],
         *,
+        size: int,
         deadline_s: float | None = None,
         traceparent: str = "",
     ) -> Admission:
@@ -66,6 +70,8 @@ class Reception:
         Args:
             caller: who asks.
             parse: makes the request of what was sent; may raise WeirError.
+            size: bytes of what was sent; when large, `parse` runs in a thread, so that others
+                are served meanwhile.
             deadline_s: the client's; None for none.
             traceparent: of the client.
 
@@ -75,7 +81,9 @@ class Reception:
         try:
             ticket = self._guard.admit(caller)
             try:
-                prepared = await self._preparer.prepare(caller, parse())
+                large = size > _MOST_ON_LOOP
+                request = await asyncio.to_thread(parse) if large else parse()
+                prepared = await self._preparer.prepare(caller, request)
             except BaseException:
                 ticket.give_back()
                 raise

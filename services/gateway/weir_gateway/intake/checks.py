@@ -1,7 +1,7 @@
 """Bounds of every field; each refusal names the field, the value and the bound."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
@@ -14,6 +14,7 @@ MAX_STOP_IDS = 64
 MAX_PRIORITY = 100
 MAX_CONVERSATION_ID = 256
 MAX_MESSAGES = 10_000
+MAX_TOKEN_IDS = 1_000_000
 _INT64 = 2**63
 
 
@@ -73,6 +74,26 @@ def check_vocabulary(request: GenerationRequest, vocab_size: int) -> None:
                 token_id,
                 f"a token id from 0 to {vocab_size - 1}",
             )
+
+
+def check_message_count(field: str, entries: Collection[object]) -> None:
+    """Refuses more messages than anybody needs, before they are looked at one by one.
+
+    Raises:
+        InvalidField: there are too many.
+    """
+    if len(entries) > MAX_MESSAGES:
+        raise InvalidField(field, Shape(list(entries)), f"at most {MAX_MESSAGES} entries")
+
+
+def check_token_count(field: str, token_ids: Collection[object]) -> None:
+    """Refuses more token ids than any context holds, before they are looked at one by one.
+
+    Raises:
+        InvalidField: there are too many.
+    """
+    if len(token_ids) > MAX_TOKEN_IDS:
+        raise InvalidField(field, Shape(list(token_ids)), f"at most {MAX_TOKEN_IDS} token ids")
 
 
 def check_text(field: str, text: str) -> None:

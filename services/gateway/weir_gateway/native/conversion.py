@@ -19,6 +19,7 @@ from weir_gateway.flow.delivery import Piece
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.intake.checks import check_message_count, check_token_count
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.text.chat import Chat, ChatMessage
@@ -109,11 +110,14 @@ def _input(message: GenerateRequest | TokenizeRequest) -> dict[str, Any]:
     if kind == "prompt":
         return {"prompt": message.prompt, "names": _NAMES}
     if kind == "token_input" and isinstance(message, GenerateRequest):
+        check_token_count(_TOKEN_NAMES.prompt, message.token_input.token_ids)
         return {"token_ids": tuple(message.token_input.token_ids), "names": _TOKEN_NAMES}
     raise InvalidField("input", None, "one of chat, prompt and token_input")
 
 
 def _chat(chat: ChatInput) -> Chat:
+    check_message_count("chat.messages", chat.messages)
+    check_message_count("chat.tools_json", chat.tools_json)
     messages = tuple(
         ChatMessage(
             role=message.role,

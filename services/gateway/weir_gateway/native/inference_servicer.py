@@ -74,7 +74,10 @@ class InferenceServicer(InferenceServiceServicer):
         self._check_size(request)
         left_s: float | None = context.time_remaining()
         admission = await self._reception.admit(
-            caller, lambda: to_request(request), deadline_s=left_s
+            caller,
+            lambda: to_request(request),
+            size=request.ByteSize(),
+            deadline_s=left_s,
         )
         live = admission.live
         try:

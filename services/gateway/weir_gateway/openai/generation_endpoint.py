@@ -102,7 +102,7 @@ class GenerationEndpoint:
             return parsed.request
 
         admission = await self._reception.admit(
-            caller, parse, traceparent=exchange.header("traceparent") or ""
+            caller, parse, size=len(body), traceparent=exchange.header("traceparent") or ""
         )
         live = admission.live
         form = AnswerFormat(live, chat=self._chat, include_usage=include_usage)

@@ -40,10 +40,17 @@ def parse_object(body: bytes) -> dict[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _invalid(f"the key {twice[:64]!r} is there twice in one object")
+        raise _invalid(f"the key {_repeated(pairs)[:64]!r} is there twice in one object")
     return value
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise ValueError("no key is repeated")
 
 
 def _constant(name: str) -> NoReturn:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weir_core.errors import InvalidField
+from weir_gateway.intake.checks import check_message_count
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
 from weir_gateway.text.chat import Chat, ChatMessage
@@ -18,6 +19,8 @@ def to_chat(fields: Fields) -> Chat:
     value = fields.raw("messages")
     if not isinstance(value, list) or not value:
         raise InvalidField("messages", Shape(value), "an array of at least one message")
+    # Before a look at any of them: the look itself has a price.
+    check_message_count("messages", value)
     return Chat(tuple(_message(at, entry) for at, entry in enumerate(value)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from weir.common.v1.subject_pb2 import LatencySla, RequestClass
 from weir_core.errors import InvalidField
+from weir_gateway.intake.checks import check_token_count
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
@@ -129,6 +130,8 @@ def _prompt_input(fields: Fields) -> dict[str, Any]:
         value = value[0]
     if isinstance(value, str):
         return {"prompt": value, "shared_prefix_characters": shared}
+    if isinstance(value, list):
+        check_token_count("prompt", value)
     if isinstance(value, list) and value and all(map(_is_id, value)):
         return {"token_ids": tuple(value)}
     if isinstance(value, list) and len(value) > 1:
