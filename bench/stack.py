@@ -13,7 +13,7 @@ from typing import Any
 from bench.deployment import deployment, resident_megabytes
 from bench.engine_alone import open_engine, output_tokens_per_second
 from bench.load import Client, closed_batch, closed_loop
-from bench.workload import Shape, percentile, random_prompts
+from bench.workload import NULL_TOKEN_IDS, Shape, percentile, random_prompts
 from weir_cli.stack.served_model import choose_model
 from weir_worker.engine.client import EngineClient
 from weir_worker.engine.config import EngineConfig
@@ -36,14 +36,14 @@ async def main() -> None:
 
 async def _services_alone() -> dict[str, Any]:
     """Everything but the model: the null model answers with a token a step at once."""
-    shape = Shape(_CLIENTS, prompt=16, output=1)
-    prompt = random_prompts(shape, seed=1, low=1, high=200)[0]
+    shape = Shape(_CLIENTS, 16, 1, NULL_TOKEN_IDS)
+    prompt = random_prompts(shape, seed=1)[0]
     async with deployment(null=True) as (stack, client), _null_engine() as engine:
         await closed_loop(client, _CLIENTS, 1.0, prompt, 1, stream=False)
         rates, token_rates, added = [], [], []
         for run in range(_RUNS):
             rates.append(await _requests_per_second(client, prompt))
-            prompts = random_prompts(Shape(_CLIENTS, 16, 1), seed=run, low=1, high=200)
+            prompts = random_prompts(shape, seed=run)
             token_rates.append(await closed_batch(client, prompts, _STREAMED_TOKENS))
             added += await _added_ttft_ms(client, engine, prompt)
             _say(
@@ -101,7 +101,7 @@ async def _requests_per_second(client: Client, prompt: list[int]) -> float:
 
 async def _added_ttft_ms(client: Client, engine: EngineClient, prompt: list[int]) -> list[float]:
     """Time to the first token through the stack, less that of the engine alone, one by one."""
-    shape = Shape(1, len(prompt), 1)
+    shape = Shape(1, len(prompt), 1, NULL_TOKEN_IDS)
     engine_ms = []
     for seed in range(20):
         start = time.perf_counter()

@@ -7,16 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A closed batch: so many streams, each of so many prompt and output tokens."""
+    """A closed batch: so many streams, each of so many prompt and output tokens.
+
+    `token_ids` is the range from which prompts are drawn: most of SmolLM2's vocabulary, or
+    that of the null model.
+    """
 
     streams: int
     prompt: int
     output: int
+    token_ids: tuple[int, int] = (100, 40_000)
 
 
-def random_prompts(shape: Shape, seed: int, low: int = 100, high: int = 40_000) -> list[list[int]]:
+NULL_TOKEN_IDS = (1, 200)
+
+
+def random_prompts(shape: Shape, seed: int) -> list[list[int]]:
     """Random token ids, [streams][prompt]; no two runs share a prefix."""
     draw = random.Random(seed)
+    low, high = shape.token_ids
     return [[draw.randrange(low, high) for _ in range(shape.prompt)] for _ in range(shape.streams)]
 
 
