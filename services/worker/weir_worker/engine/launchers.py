@@ -16,8 +16,7 @@ from weir_worker.engine.serve import StartedEngine, serve_engine
 
 # How long torch's threads (GNU OpenMP) spin while they wait for each other. By default for
 # milliseconds, which on a machine whose cores are shared with the other services takes the
-# core from the very thread that is waited for: steps became ten times slower (measured).
-# Sleeping at once costs a tenth on an idle machine.
+# core from the very thread that is waited for. Figures: bench/RESULTS.md.
 _THREADS = {"GOMP_SPINCOUNT": "5000"}
 
 
