@@ -89,6 +89,9 @@ class FakeLimiter(RateLimiterServiceServicer):
     """Admits everything but for what a test refuses; remembers everything."""
 
     Explain = staticmethod(_not_played)
+    Account = staticmethod(_not_played)
+    AdjustLimit = staticmethod(_not_played)
+    ListReservations = staticmethod(_not_played)
 
     def __init__(self) -> None:
         self.reset()

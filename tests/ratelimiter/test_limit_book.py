@@ -111,7 +111,7 @@ def test_an_unknown_model_is_refused() -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (limit("w", pb.LIMIT_KIND_WINDOW, pb.LIMIT_RESOURCE_TOKENS, 5), "calendar window"),
+        (limit("w", pb.LIMIT_KIND_WINDOW, pb.LIMIT_RESOURCE_TOKENS, 5), "`day` or `month`"),
         (limit("x", pb.LIMIT_KIND_UNSPECIFIED, pb.LIMIT_RESOURCE_TOKENS, 5), "x.kind is"),
         (limit("x", pb.LIMIT_KIND_LEASE, pb.LIMIT_RESOURCE_TOKENS, 5), "x.resource is 'TOKENS'"),
         (limit("x", pb.LIMIT_KIND_BUCKET, pb.LIMIT_RESOURCE_STREAMS, 5), "x.resource is 'STREA"),

@@ -107,7 +107,9 @@ class Limiter:
         ask.checked()
         resolution = self.book.resolve(ask.subject)
         output = self._output_to_reserve(ask, resolution)
-        amounts = demand(ask.prompt_tokens, output, ask.max_new_tokens, ask.streams)
+        amounts = demand(
+            ask.prompt_tokens, output, ask.max_new_tokens, ask.streams, resolution.price
+        )
         never = _never_fits(ask, resolution, amounts)
         # A retry of what was admitted before its limits were cut gets its reservation.
         if never and await self._store.find(ask.id) is None:
@@ -239,6 +241,7 @@ class Limiter:
             max_new_tokens=ask.max_new_tokens,
             ttl_ms=self._default_ttl_ms if ask.ttl_ms is None else ask.ttl_ms,
             price_version=resolution.version,
+            price=resolution.price,
         )
 
     def _count(self, ask: Ask, reserved: Reserved, *, dry_run: bool) -> None:

@@ -11,6 +11,7 @@ import hmac
 import msgspec
 
 from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.reservation import Entry, Reservation, State
 from weir_ratelimiter.domain.subject import Subject
 
@@ -41,6 +42,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created_ms: int
     ttl_ms: int
     price_version: int
+    price: Price = FREE
 
     def rebuilt(self, now_ms: int) -> Reservation:
         """The reservation as it was made, with new leases from `now_ms`."""
@@ -58,6 +60,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
             expires_ms=now_ms + self.ttl_ms,
             ttl_ms=self.ttl_ms,
             price_version=self.price_version,
+            price=self.price,
         )
 
 
@@ -87,6 +90,7 @@ class RecordSigner:
                 reservation.created_ms,
                 reservation.ttl_ms,
                 reservation.price_version,
+                reservation.price,
             )
         )
         return self._tag(payload) + payload

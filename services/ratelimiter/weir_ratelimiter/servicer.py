@@ -1,7 +1,7 @@
 """`weir.ratelimiter.v1.RateLimiterService`: validate, call, map."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -9,7 +9,7 @@ from opentelemetry import trace
 
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceServicer
-from weir_core.errors import InvalidField, LimitExceeded, WeirError
+from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_ratelimiter import wire
@@ -105,6 +105,26 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         states = await self._limiter.states(subject)
         response.limits.extend(self._statuses(states, violated))
         return response
+
+    async def ListReservations(  # noqa: N802
+        self, request: pb.ListReservationsRequest, context: Context
+    ) -> pb.ListReservationsResponse:
+        """Not built yet."""
+        raise WeirError(Reason.NOT_BUILT_YET, "ListReservations is not built yet")
+
+    async def AdjustLimit(  # noqa: N802
+        self, request: pb.AdjustLimitRequest, context: Context
+    ) -> pb.AdjustLimitResponse:
+        """Not built yet."""
+        raise WeirError(Reason.NOT_BUILT_YET, "AdjustLimit is not built yet")
+
+    async def Account(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.AccountRequest], context: Context
+    ) -> AsyncIterator[pb.AccountResponse]:
+        """Not built yet."""
+        async for _ in request_iterator:
+            raise WeirError(Reason.NOT_BUILT_YET, "Account is not built yet")
+        yield pb.AccountResponse()
 
     async def _extend(self, message: pb.Extension) -> pb.ExtensionResult:
         reservation_id = ""

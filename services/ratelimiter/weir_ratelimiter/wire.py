@@ -134,6 +134,7 @@ def status_to(state: LimitState, now_ms: int, *, violated: bool = False) -> pb.L
         reset_time=timestamp(now_ms + state.whole_in_ms) if own else None,
         shadow=limit.shadow,
         violated=violated,
+        window=state.window,
     )
 
 

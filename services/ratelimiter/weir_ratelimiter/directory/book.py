@@ -93,6 +93,7 @@ class LimitBook:
             estimate=policy.reserve_policy == directory_pb2.RESERVE_POLICY_ESTIMATE,
             may_owe=policy.extend_policy == directory_pb2.EXTEND_POLICY_DEBT,
             version=self.version,
+            price=specs.price(subject.model),
         )
 
 

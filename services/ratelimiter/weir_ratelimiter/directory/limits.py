@@ -4,7 +4,8 @@ import msgspec
 
 from weir.directory.v1 import directory_pb2
 from weir_core.bucket import BucketShape
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
+from weir_ratelimiter.domain.calendar import Calendar
 from weir_ratelimiter.domain.ids import limit_key
 from weir_ratelimiter.domain.limit import Kind, Layer, Limit, Resource
 from weir_ratelimiter.domain.subject import check_id
@@ -20,6 +21,13 @@ _COUNTED_BY = {
         Resource.OUTPUT_TOKENS,
     ),
     Kind.LEASE: (Resource.CONCURRENCY, Resource.STREAMS),
+    Kind.WINDOW: (
+        Resource.REQUESTS,
+        Resource.TOKENS,
+        Resource.INPUT_TOKENS,
+        Resource.OUTPUT_TOKENS,
+        Resource.COST,
+    ),
     Kind.CONTEXT: (Resource.CONTEXT_TOKENS, Resource.PROMPT_TOKENS, Resource.MAX_NEW_TOKENS),
 }
 
@@ -34,6 +42,7 @@ class LimitSpec(msgspec.Struct, frozen=True):
     model: str
     shadow: bool
     max_debt: int
+    calendar: Calendar | None
 
     def of(self, layer: Layer, *owner: str) -> Limit:
         """The limit of one owner."""
@@ -48,6 +57,7 @@ class LimitSpec(msgspec.Struct, frozen=True):
             model=self.model,
             shadow=self.shadow,
             max_debt=self.max_debt,
+            calendar=self.calendar,
         )
 
 
@@ -60,8 +70,6 @@ def check_limit(configured: directory_pb2.Limit, where: str) -> LimitSpec:
 
     Raises:
         InvalidField: a field is out of bounds.
-        WeirError: NOT_BUILT_YET for a kind that this release does not enforce. A limit that
-            would silently do nothing is worse than a refused configuration.
     """
     name = f"{where}/{check_id(f'{where}.limits.id', configured.id)}"
     kind = _kind(configured, name)
@@ -74,6 +82,7 @@ def check_limit(configured: directory_pb2.Limit, where: str) -> LimitSpec:
         model=configured.model,
         shadow=configured.shadow,
         max_debt=configured.max_debt or configured.capacity,
+        calendar=_calendar(configured, kind, name),
     )
 
 
@@ -90,15 +99,10 @@ def context_window(model: str, tokens: int) -> Limit:
 
 
 def _kind(configured: directory_pb2.Limit, name: str) -> Kind:
-    if configured.kind == directory_pb2.LIMIT_KIND_WINDOW:
-        raise WeirError(
-            Reason.NOT_BUILT_YET,
-            f"{name} is a calendar window, which this release does not enforce; remove it",
-        )
     try:
         return Kind(configured.kind)
     except ValueError:
-        bound = "BUCKET, LEASE or CONTEXT"
+        bound = "BUCKET, LEASE, WINDOW or CONTEXT"
         raise InvalidField(f"{name}.kind", _kind_name(configured.kind), bound) from None
 
 
@@ -110,6 +114,15 @@ def _resource(configured: directory_pb2.Limit, kind: Kind, name: str) -> Resourc
             f"{name}.resource", _resource_name(configured.resource), f"one of {names}"
         )
     return Resource(configured.resource)
+
+
+def _calendar(configured: directory_pb2.Limit, kind: Kind, name: str) -> Calendar | None:
+    if kind is Kind.WINDOW:
+        return Calendar.of(name, configured.window, configured.time_zone)
+    for field in ("window", "time_zone"):
+        if value := getattr(configured, field):
+            raise InvalidField(f"{name}.{field}", value, "empty: the limit is no calendar window")
+    return None
 
 
 def _period_ms(configured: directory_pb2.Limit, resource: Resource) -> int:

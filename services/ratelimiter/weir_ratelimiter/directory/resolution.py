@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+from weir_ratelimiter.domain.price import Price
 
 _OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
 
@@ -12,15 +13,22 @@ class Resolution:
 
     Attributes:
         limits: every limit, contexts included, in the order of evaluation.
-        counted: those that have a level: buckets and lease sets.
+        counted: those that have a level: buckets, windows and lease sets.
         by_key: `counted` by key.
         estimate: reserve what is likely instead of `max_new_tokens`.
         may_owe: an extension that does not fit goes into bounded debt instead of stopping.
         version: version of the directory.
+        price: what tokens of the subject's model cost.
     """
 
     def __init__(
-        self, limits: Sequence[Limit], *, estimate: bool, may_owe: bool, version: int
+        self,
+        limits: Sequence[Limit],
+        *,
+        estimate: bool,
+        may_owe: bool,
+        version: int,
+        price: Price,
     ) -> None:
         self.limits = tuple(limits)
         self.counted = tuple(limit for limit in limits if limit.kind is not Kind.CONTEXT)
@@ -28,6 +36,7 @@ class Resolution:
         self.estimate = estimate
         self.may_owe = may_owe
         self.version = version
+        self.price = price
 
     def most_output(self, prompt_tokens: int) -> int | None:
         """Output that the smallest token bucket can ever hold beside the prompt, tokens."""

@@ -6,6 +6,7 @@ from weir.directory.v1 import directory_pb2
 from weir_core.errors import InvalidField
 from weir_ratelimiter.directory.limits import LimitSpec, check_limit, context_window
 from weir_ratelimiter.domain.limit import Layer, Limit
+from weir_ratelimiter.domain.price import FREE, Price
 
 Specs = dict[str, LimitSpec]
 
@@ -43,6 +44,16 @@ class SpecTable:
         self._models = {
             model.name: _checked(model.limits, f"model:{model.name}") for model in snapshot.models
         }
+        self._prices = {
+            model.name: Price.of(
+                f"model:{model.name}.price",
+                model.price.input_nanos,
+                model.price.cached_input_nanos,
+                model.price.output_nanos,
+            )
+            for model in snapshot.models
+            if model.HasField("price")
+        }
         self._windows = {
             model.name: context_window(model.name, model.max_context_tokens)
             for model in snapshot.models
@@ -73,6 +84,10 @@ class SpecTable:
         window = [self._windows[name]] if name in self._windows else []
         specs = self._models.get(name, _NONE)
         return [*window, *(spec.of(Layer.MODEL, name) for spec in specs.values())]
+
+    def price(self, model: str) -> Price:
+        """What tokens of a model cost."""
+        return self._prices.get(model, FREE)
 
     def find(self, layer: str, owner: tuple[str, ...], limit_id: str) -> LimitSpec | None:
         """One limit by the label of its layer, its owner and its id."""

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 import msgspec
 
 from weir_core.errors import Reason, WeirError
-from weir_ratelimiter.domain.change import Bucket, Move
+from weir_ratelimiter.domain.calendar import Window
+from weir_ratelimiter.domain.change import Bucket, Count, Move, WindowMove
 from weir_ratelimiter.domain.demand import Amounts
 from weir_ratelimiter.domain.levels import Levels
 from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.reservation import Entry, Reservation, State
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
@@ -18,7 +20,7 @@ class ReserveCommand(msgspec.Struct, frozen=True, gc=False):
     """A request for admission, its limits resolved and its static checks passed.
 
     Attributes:
-        limits: buckets and lease sets that apply, in the order of evaluation.
+        limits: buckets, windows and lease sets that apply, in the order of evaluation.
         amounts: units asked of each resource.
     """
 
@@ -33,6 +35,7 @@ class ReserveCommand(msgspec.Struct, frozen=True, gc=False):
     max_new_tokens: int
     ttl_ms: int
     price_version: int
+    price: Price = FREE
 
 
 class Evaluation(msgspec.Struct, frozen=True, gc=False):
@@ -41,12 +44,13 @@ class Evaluation(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         shortfalls: limits that refuse; empty if the command is admitted.
         shadowed: shadow limits that would have refused; nothing is debited from them.
-        moves, entries: debits to make if it is admitted.
+        moves, counts, entries: debits and holds to make if it is admitted.
     """
 
     shortfalls: tuple[Shortfall, ...]
     shadowed: tuple[Shortfall, ...]
     moves: tuple[Move, ...]
+    counts: tuple[WindowMove, ...]
     entries: tuple[Entry, ...]
 
 
@@ -54,10 +58,20 @@ def evaluate(command: ReserveCommand, levels: Levels, now_ms: int) -> Evaluation
     """Ask every limit; debit nothing. A limit on something not asked for is passed over."""
     short: list[Shortfall] = []
     moves: list[Move] = []
+    counts: list[WindowMove] = []
     entries: list[Entry] = []
     for limit in command.limits:
         amount = command.amounts[limit.resource]
         if amount == 0:
+            continue
+        if limit.calendar is not None:
+            window = limit.calendar.window(now_ms)
+            count = levels.window(limit.key, window.id)
+            if count.used + count.held + amount > limit.shape.capacity:
+                short.append(_window_shortfall(limit, amount, count, window, now_ms))
+                continue
+            counts.append(hold(limit.key, window.id, count, amount))
+            entries.append(Entry(limit.key, limit.kind, limit.resource, amount, window.id))
             continue
         if limit.kind is Kind.LEASE:
             held = levels.leases_held(limit.key, now_ms)
@@ -75,12 +89,13 @@ def evaluate(command: ReserveCommand, levels: Levels, now_ms: int) -> Evaluation
         tuple(s for s in short if not s.limit.shadow),
         tuple(s for s in short if s.limit.shadow),
         tuple(moves),
+        tuple(counts),
         tuple(entries),
     )
 
 
 def admit(command: ReserveCommand, evaluation: Evaluation, now_ms: int) -> Reservation:
-    """The reservation of a command that no limit refuses; the debits are `evaluation.moves`."""
+    """The reservation of a command that no limit refuses; the debits are in `evaluation`."""
     return Reservation(
         id=command.id,
         request_id=command.request_id,
@@ -95,6 +110,7 @@ def admit(command: ReserveCommand, evaluation: Evaluation, now_ms: int) -> Reser
         expires_ms=now_ms + command.ttl_ms,
         ttl_ms=command.ttl_ms,
         price_version=command.price_version,
+        price=command.price,
     )
 
 
@@ -141,6 +157,17 @@ def static_shortfalls(limits: Iterable[Limit], amounts: Amounts) -> list[Shortfa
 def debit(key: str, bucket: Bucket, amount: int) -> Move:
     """Take `amount` units out of a refilled bucket, into debt if need be."""
     return Move(key, amount, Bucket(bucket.shape, bucket.shape.debited(bucket.state, amount)))
+
+
+def hold(key: str, window: str, count: Count, amount: int) -> WindowMove:
+    """Hold `amount` units more in a window."""
+    return WindowMove(key, window, Count(count.used, count.held + amount))
+
+
+def _window_shortfall(
+    limit: Limit, amount: int, count: Count, window: Window, now_ms: int
+) -> Shortfall:
+    return Shortfall(limit, amount, count.used + count.held, window.end_ms - now_ms)
 
 
 def _bucket_shortfall(limit: Limit, amount: int, bucket: Bucket, now_ms: int) -> Shortfall:

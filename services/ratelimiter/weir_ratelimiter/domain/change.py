@@ -5,6 +5,7 @@ from enum import IntEnum
 import msgspec
 
 from weir_core.bucket import BucketShape, BucketState
+from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.reservation import Reservation
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
@@ -33,11 +34,30 @@ class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bucket: Bucket
 
 
+class Count(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One window of one limit: what was charged to it, and what open reservations hold."""
+
+    used: int = 0
+    held: int = 0
+
+
+class WindowMove(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A change of one window of one limit, and its count afterwards.
+
+    `window` is the id (see `calendar.Window`). Charges move what is held to what is used.
+    """
+
+    key: str
+    window: str
+    count: Count
+
+
 class EventKind(IntEnum):
-    """What a ledger row records."""
+    """What a ledger row records (`weir.ratelimiter.v1.LedgerRowKind`)."""
 
     CHARGE = 1
     ADJUST = 2
+    GRANT = 3
 
 
 class LedgerEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -45,6 +65,8 @@ class LedgerEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Every reservation that ends has one CHARGE, of zero tokens where nothing ran; a late
     settlement adds one ADJUST, whose `charged` is the new total and `previous` the old one.
+    A GRANT is an operator's adjustment of one limit: `reservation_id` is its adjustment id, and
+    `limit_id`, `units` and `note` say what was given.
     """
 
     reservation_id: str
@@ -59,10 +81,19 @@ class LedgerEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created_ms: int
     settled_ms: int
     lifecycle: bytes
+    price: Price = FREE
+    limit_id: str = ""
+    units: int = 0
+    note: str = ""
+
+    @property
+    def amount_nanos(self) -> int:
+        """What the row costs, nano-units: signed in an ADJUST."""
+        return self.price.cost(self.charged) - self.price.cost(self.previous)
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="change"):
-    """One decision's effect on buckets, reservation and outbox.
+    """One decision's effect on buckets, windows, reservation and outbox.
 
     `reservation` is None where limits alone changed their shape.
     """
@@ -71,3 +102,4 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="change
     moves: tuple[Move, ...]
     reservation: Reservation | None
     event: LedgerEvent | None = None
+    counts: tuple[WindowMove, ...] = ()

@@ -1,6 +1,7 @@
 """What one request asks of each resource, and what it is charged in the end."""
 
 from weir_ratelimiter.domain.limit import Resource
+from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.usage import Usage
 
 Amounts = tuple[int, ...]
@@ -9,7 +10,13 @@ Amounts = tuple[int, ...]
 _SIZE = max(Resource) + 1
 
 
-def demand(prompt_tokens: int, output_tokens: int, max_new_tokens: int, streams: bool) -> Amounts:
+def demand(
+    prompt_tokens: int,
+    output_tokens: int,
+    max_new_tokens: int,
+    streams: bool,
+    price: Price = FREE,
+) -> Amounts:
     """Units that a request takes of every resource.
 
     Args:
@@ -17,6 +24,7 @@ def demand(prompt_tokens: int, output_tokens: int, max_new_tokens: int, streams:
         output_tokens: output to reserve, tokens; at most `max_new_tokens`.
         max_new_tokens: bound on output, tokens; what context limits see.
         streams: whether it also holds a streaming lease.
+        price: what its tokens cost.
     """
     amounts = [0] * _SIZE
     amounts[Resource.REQUESTS] = 1
@@ -25,14 +33,15 @@ def demand(prompt_tokens: int, output_tokens: int, max_new_tokens: int, streams:
     amounts[Resource.OUTPUT_TOKENS] = output_tokens
     amounts[Resource.CONCURRENCY] = 1
     amounts[Resource.STREAMS] = 1 if streams else 0
+    amounts[Resource.COST] = price.most(prompt_tokens, output_tokens)
     amounts[Resource.CONTEXT_TOKENS] = prompt_tokens + max_new_tokens
     amounts[Resource.PROMPT_TOKENS] = prompt_tokens
     amounts[Resource.MAX_NEW_TOKENS] = max_new_tokens
     return tuple(amounts)
 
 
-def charge_for(resource: Resource, usage: Usage, requests: int) -> int:
-    """Units of a bucket's resource that a request with `usage` costs in the end."""
+def charge_for(resource: Resource, usage: Usage, requests: int, price: Price = FREE) -> int:
+    """Units of a bucket's or window's resource that a request with `usage` costs in the end."""
     match resource:
         case Resource.REQUESTS:
             return requests
@@ -42,5 +51,7 @@ def charge_for(resource: Resource, usage: Usage, requests: int) -> int:
             return usage.prompt_tokens
         case Resource.OUTPUT_TOKENS:
             return usage.completion_tokens
+        case Resource.COST:
+            return price.cost(usage)
         case _:
-            raise ValueError(f"{resource.name} is not charged to buckets")
+            raise ValueError(f"{resource.name} is not charged")

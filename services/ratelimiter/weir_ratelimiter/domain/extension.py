@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from weir_ratelimiter.domain.change import Bucket, Change, Move
+from weir_ratelimiter.domain.admission import debit, hold
+from weir_ratelimiter.domain.change import Bucket, Change, Count, Move, WindowMove
 from weir_ratelimiter.domain.entry_bucket import bucket_of
 from weir_ratelimiter.domain.levels import Levels
 from weir_ratelimiter.domain.limit import Kind, Limit, Resource
@@ -12,7 +13,7 @@ from weir_ratelimiter.domain.reservation import Entry, Reservation
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.usage import Usage
 
-_OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
+_OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS, Resource.COST)
 
 
 class Extension(msgspec.Struct, frozen=True, gc=False):
@@ -70,18 +71,19 @@ def extend(
     wanted = _Wanted(reservation, limits, levels, now_ms)
     shortfalls, owed = wanted.refusals(ran_beyond, extra, extension.may_owe)
     granted = 0 if shortfalls else extra
-    moves, entries = wanted.debits(ran_beyond + granted)
+    moves, counts, entries = wanted.debits(ran_beyond + granted)
     updated = msgspec.structs.replace(
         _news(reservation, extension, now_ms),
         entries=entries,
         output_tokens=secured + granted,
         debt_tokens=reservation.debt_tokens + owed,
     )
-    return Extended(updated, Change(now_ms, moves, updated), shortfalls, owed > 0)
+    change = Change(now_ms, moves, updated, None, counts)
+    return Extended(updated, change, shortfalls, owed > 0)
 
 
 class _Wanted:
-    """The output buckets of one reservation, each read once."""
+    """The output limits of one reservation, each read once: its buckets and windows."""
 
     def __init__(
         self,
@@ -91,47 +93,88 @@ class _Wanted:
         now_ms: int,
     ) -> None:
         self._entries = reservation.entries
+        self._price = reservation.price
         self._limits = limits
         self._now_ms = now_ms
         self._buckets: dict[str, Bucket] = {}
+        self._counts: dict[str, Count] = {}
         for entry in reservation.entries:
-            if entry.kind is Kind.BUCKET and entry.resource in _OUTPUT:
+            if entry.resource not in _OUTPUT:
+                continue
+            if entry.kind is Kind.WINDOW:
+                self._counts[entry.key] = levels.window(entry.key, entry.window)
+            elif entry.kind is Kind.BUCKET:
                 bucket = bucket_of(entry, limits, levels, now_ms)
                 if bucket is not None:
                     self._buckets[entry.key] = bucket
 
     def refusals(self, before: int, extra: int, may_owe: bool) -> tuple[tuple[Shortfall, ...], int]:
-        """Limits in which `extra` tokens do not fit after `before`, and the debt to be made."""
+        """Limits in which `extra` tokens do not fit after `before`, and the debt to be made.
+
+        The debt is in output tokens: the largest part of `extra` that did not fit.
+        """
         short: list[Shortfall] = []
         owed = 0
-        for key, bucket in self._buckets.items() if extra else ():
-            limit = self._limits.get(key)
-            free = bucket.level - before
-            if limit is None or limit.shadow or free >= extra:
+        for entry in self._entries if extra else ():
+            limit = self._limits.get(entry.key)
+            if limit is None or limit.shadow or not self._counts_output(entry):
                 continue
-            if may_owe and extra - free <= limit.max_debt:
-                owed = max(owed, extra - max(0, free))
+            units, units_before = self._units(entry, extra), self._units(entry, before)
+            free = self._free(entry, limit) - units_before
+            if free >= units:
                 continue
-            after = Bucket(bucket.shape, bucket.shape.debited(bucket.state, before))
-            wait = bucket.shape.wait_ms(after.state, extra)
-            short.append(Shortfall(limit, extra, limit.capacity - free, wait))
+            missing = units - max(0, free)
+            if may_owe and units - free <= limit.max_debt:
+                owed = max(owed, -(-missing * extra // units))
+                continue
+            wait_ms = self._wait_ms(entry, limit, units, units_before)
+            short.append(Shortfall(limit, units, limit.capacity - free, wait_ms))
         return tuple(short), 0 if short else owed
 
-    def debits(self, amount: int) -> tuple[tuple[Move, ...], tuple[Entry, ...]]:
-        """Take `amount` output tokens from every bucket."""
+    def debits(
+        self, amount: int
+    ) -> tuple[tuple[Move, ...], tuple[WindowMove, ...], tuple[Entry, ...]]:
+        """Take `amount` output tokens from every bucket, and hold them in every window."""
         if amount == 0:
-            return (), self._entries
+            return (), (), self._entries
         moves: list[Move] = []
+        counts: list[WindowMove] = []
         entries: list[Entry] = []
         for entry in self._entries:
-            bucket = self._buckets.get(entry.key)
-            if bucket is None:
+            if not self._counts_output(entry):
                 entries.append(entry)
                 continue
-            state = bucket.shape.debited(bucket.state, amount)
-            moves.append(Move(entry.key, amount, Bucket(bucket.shape, state)))
-            entries.append(msgspec.structs.replace(entry, amount=entry.amount + amount))
-        return tuple(moves), tuple(entries)
+            units = self._units(entry, amount)
+            bucket = self._buckets.get(entry.key)
+            if bucket is None:
+                counts.append(hold(entry.key, entry.window, self._counts[entry.key], units))
+            else:
+                moves.append(debit(entry.key, bucket, units))
+            entries.append(msgspec.structs.replace(entry, amount=entry.amount + units))
+        return tuple(moves), tuple(counts), tuple(entries)
+
+    def _counts_output(self, entry: Entry) -> bool:
+        return entry.key in self._buckets or entry.key in self._counts
+
+    def _units(self, entry: Entry, tokens: int) -> int:
+        if entry.resource is Resource.COST:
+            return self._price.most(0, tokens)
+        return tokens
+
+    def _free(self, entry: Entry, limit: Limit) -> int:
+        bucket = self._buckets.get(entry.key)
+        if bucket is not None:
+            return bucket.level
+        count = self._counts[entry.key]
+        return limit.capacity - count.used - count.held
+
+    def _wait_ms(self, entry: Entry, limit: Limit, units: int, before: int) -> int | None:
+        bucket = self._buckets.get(entry.key)
+        if bucket is None:
+            # Held in the window of its reservation: what fits in the next one helps new requests.
+            calendar = limit.calendar
+            return None if calendar is None else calendar.window(self._now_ms).end_ms - self._now_ms
+        return bucket.shape.wait_ms(bucket.shape.debited(bucket.state, before), units)
 
 
 def _news(reservation: Reservation, extension: Extension, now_ms: int) -> Reservation:

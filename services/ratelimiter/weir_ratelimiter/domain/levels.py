@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from weir_ratelimiter.domain.change import Bucket
+from weir_ratelimiter.domain.change import Bucket, Count
 from weir_ratelimiter.domain.limit import Limit
 
 
@@ -14,6 +14,9 @@ class Levels(Protocol):
 
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
         """The refilled bucket of a limit that is configured no more, if it is not full."""
+
+    def window(self, key: str, window: str) -> Count:
+        """What was charged to one window of a limit, and what is held in it."""
 
     def leases_held(self, key: str, now_ms: int) -> int:
         """Leases out at `now_ms`."""

@@ -5,6 +5,7 @@ from enum import IntEnum
 import msgspec
 
 from weir_core.bucket import BucketShape
+from weir_ratelimiter.domain.calendar import Calendar
 
 
 class Layer(IntEnum):
@@ -27,6 +28,7 @@ class Kind(IntEnum):
 
     BUCKET = 1
     LEASE = 2
+    WINDOW = 3
     CONTEXT = 4
 
 
@@ -39,6 +41,7 @@ class Resource(IntEnum):
     OUTPUT_TOKENS = 4
     CONCURRENCY = 5
     STREAMS = 6
+    COST = 7
     CONTEXT_TOKENS = 8
     PROMPT_TOKENS = 9
     MAX_NEW_TOKENS = 10
@@ -51,6 +54,7 @@ LIMIT_TYPES = {
     Resource.OUTPUT_TOKENS: "tpm",
     Resource.CONCURRENCY: "concurrency",
     Resource.STREAMS: "concurrency",
+    Resource.COST: "budget",
     Resource.CONTEXT_TOKENS: "context",
     Resource.PROMPT_TOKENS: "context",
     Resource.MAX_NEW_TOKENS: "context",
@@ -73,6 +77,7 @@ class Limit(msgspec.Struct, frozen=True):
         model: applies to requests for this model alone; empty: to all.
         shadow: counted and reported, never refused.
         max_debt: largest debt that an extension may leave, units.
+        calendar: of a window; None for other kinds.
     """
 
     key: str
@@ -84,22 +89,26 @@ class Limit(msgspec.Struct, frozen=True):
     model: str = ""
     shadow: bool = False
     max_debt: int = 0
+    calendar: Calendar | None = None
 
     @property
     def capacity(self) -> int:
-        """Largest level, most leases, or longest context."""
+        """Largest level, most leases, units per window, or longest context."""
         return self.shape.capacity
 
     @property
     def limit_type(self) -> str:
-        """`rps`, `tpm`, `concurrency` or `context`."""
-        return LIMIT_TYPES[self.resource]
+        """`rps`, `tpm`, `concurrency`, `budget` or `context`."""
+        return "budget" if self.kind is Kind.WINDOW else LIMIT_TYPES[self.resource]
 
     @property
     def resource_name(self) -> str:
         """Exact public name, such as `requests_per_minute` or `input_tokens`."""
+        name = self.resource.name.lower()
+        if self.calendar is not None:
+            return f"{name}_per_{self.calendar.unit}"
         if self.resource is not Resource.REQUESTS:
-            return self.resource.name.lower()
+            return name
         period = self.shape.period_ms
         return f"requests_per_{_PERIODS.get(period, f'{period}_ms')}"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from weir_ratelimiter.domain.admission import debit
+from weir_ratelimiter.domain.admission import debit, hold
 from weir_ratelimiter.domain.change import Change
 from weir_ratelimiter.domain.entry_bucket import bucket_of
 from weir_ratelimiter.domain.levels import Levels
@@ -15,9 +15,13 @@ def rebuild(
 ) -> Change:
     """Debit an admitted reservation again, whatever the levels: its work is running already."""
     moves = []
+    counts = []
     for entry in reservation.entries:
+        if entry.kind is Kind.WINDOW:
+            count = levels.window(entry.key, entry.window)
+            counts.append(hold(entry.key, entry.window, count, entry.amount))
         if entry.kind is Kind.BUCKET:
             bucket = bucket_of(entry, limits, levels, now_ms)
             if bucket is not None:
                 moves.append(debit(entry.key, bucket, entry.amount))
-    return Change(now_ms, tuple(moves), reservation)
+    return Change(now_ms, tuple(moves), reservation, None, tuple(counts))

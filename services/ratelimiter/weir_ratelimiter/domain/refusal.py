@@ -10,6 +10,7 @@ _REASONS = {
     "rps": Reason.RATE_LIMIT_EXCEEDED,
     "tpm": Reason.TOKEN_LIMIT_EXCEEDED,
     "concurrency": Reason.CONCURRENCY_LIMIT_EXCEEDED,
+    "budget": Reason.BUDGET_EXHAUSTED,
 }
 
 

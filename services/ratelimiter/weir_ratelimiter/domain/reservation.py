@@ -6,6 +6,7 @@ from enum import IntEnum
 import msgspec
 
 from weir_ratelimiter.domain.limit import Kind, Resource
+from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
 
@@ -70,6 +71,7 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True, gc=False):
         progress: tokens so far, as reported; grows only.
         debt_tokens: output tokens granted beyond what fitted.
         lifecycle: serialised `weir.common.v1.LifecycleRecord` for whoever settles.
+        price: what its tokens cost, as in force at reserve time.
     """
 
     id: str
@@ -90,6 +92,7 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     debt_tokens: int = 0
     lifecycle: bytes = b""
     settlement: Settlement | None = None
+    price: Price = FREE
 
     @property
     def open(self) -> bool:

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from weir_ratelimiter.domain.change import Bucket, Change, EventKind, LedgerEvent, Move
+from weir_ratelimiter.domain.change import (
+    Bucket,
+    Change,
+    Count,
+    EventKind,
+    LedgerEvent,
+    Move,
+    WindowMove,
+)
 from weir_ratelimiter.domain.demand import charge_for
 from weir_ratelimiter.domain.entry_bucket import bucket_of
 from weir_ratelimiter.domain.levels import Levels
@@ -120,11 +128,16 @@ def _end(
     levels: Levels,
 ) -> Ending:
     moves: list[Move] = []
+    counts: list[WindowMove] = []
     entries: list[Entry] = []
     for entry in reservation.entries:
-        if entry.kind is not Kind.BUCKET:
+        if entry.kind is Kind.LEASE:
             continue
-        charge = charge_for(entry.resource, ending.charged, requests)
+        charge = charge_for(entry.resource, ending.charged, requests, reservation.price)
+        if entry.kind is Kind.WINDOW:
+            counts.append(_charged(entry, charge, levels, held=reservation.open))
+            entries.append(msgspec.structs.replace(entry, amount=charge))
+            continue
         bucket = bucket_of(entry, limits, levels, ending.settled_ms)
         if bucket is not None:
             moves.extend(_correction(entry, bucket, charge - entry.amount))
@@ -137,7 +150,17 @@ def _end(
         lifecycle=b"",
     )
     event = _event(reservation, ending, lifecycle)
-    return Ending(ended, Change(ending.settled_ms, tuple(moves), ended, event))
+    return Ending(ended, Change(ending.settled_ms, tuple(moves), ended, event, tuple(counts)))
+
+
+def _charged(entry: Entry, charge: int, levels: Levels, *, held: bool) -> WindowMove:
+    """Charge to the window of the entry what it held, or correct what it was charged before."""
+    count = levels.window(entry.key, entry.window)
+    if held:
+        after = Count(count.used + charge, max(0, count.held - entry.amount))
+    else:
+        after = Count(max(0, count.used + charge - entry.amount), count.held)
+    return WindowMove(entry.key, entry.window, after)
 
 
 def _correction(entry: Entry, bucket: Bucket, amount: int) -> tuple[Move, ...]:
@@ -166,4 +189,5 @@ def _event(reservation: Reservation, ending: Settlement, lifecycle: bytes) -> Le
         created_ms=reservation.created_ms,
         settled_ms=ending.settled_ms,
         lifecycle=lifecycle,
+        price=reservation.price,
     )

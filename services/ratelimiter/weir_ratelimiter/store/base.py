@@ -62,12 +62,14 @@ class LimitState(msgspec.Struct, frozen=True, gc=False):
         remaining: units free; below zero is debt.
         held: units held by open reservations.
         whole_in_ms: milliseconds until it is whole again without further use.
+        window: id of the calendar window that the numbers are of; empty for other kinds.
     """
 
     limit: Limit
     remaining: int
     held: int
     whole_in_ms: int
+    window: str = ""
 
 
 class Store(Protocol):

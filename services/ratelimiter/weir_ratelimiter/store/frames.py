@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from weir_ratelimiter.domain.change import Bucket, Change, LedgerEvent
+from weir_ratelimiter.domain.change import Bucket, Change, Count, LedgerEvent
 from weir_ratelimiter.domain.reservation import Reservation
 
 FORMAT = 1
@@ -38,6 +38,14 @@ class BucketRow(msgspec.Struct, frozen=True, array_like=True, tag="bucket"):
     bucket: Bucket
 
 
+class WindowRow(msgspec.Struct, frozen=True, array_like=True, tag="window"):
+    """One window of one limit."""
+
+    key: str
+    window: str
+    count: Count
+
+
 class ReservationRow(msgspec.Struct, frozen=True, array_like=True, tag="reservation"):
     """A reservation, open or remembered."""
 
@@ -63,7 +71,7 @@ class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
     rows: int
 
 
-Frame = Meta | BucketRow | ReservationRow | EventRow | End | Change | Acknowledged
+Frame = Meta | BucketRow | WindowRow | ReservationRow | EventRow | End | Change | Acknowledged
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)

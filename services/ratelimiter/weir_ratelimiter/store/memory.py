@@ -52,7 +52,8 @@ class MemoryStore:
         if evaluation.shortfalls or dry_run:
             return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
         reservation = admit(command, evaluation, now_ms)
-        await self._commit(Change(now_ms, evaluation.moves, reservation))
+        change = Change(now_ms, evaluation.moves, reservation, None, evaluation.counts)
+        await self._commit(change)
         return Reserved(reservation, (), evaluation.shadowed)
 
     async def extend(
@@ -187,6 +188,11 @@ class MemoryStore:
             taken = self._state.leases_held(limit.key, now_ms)
             wait_ms = self._state.lease_wait_ms(limit.key, now_ms) if taken else 0
             return LimitState(limit, limit.capacity - taken, taken, wait_ms)
+        if limit.calendar is not None:
+            window = limit.calendar.window(now_ms)
+            count = self._state.window(limit.key, window.id)
+            remaining = limit.capacity - count.used - count.held
+            return LimitState(limit, remaining, count.held, window.end_ms - now_ms, window.id)
         bucket = self._state.bucket(limit, now_ms)
         whole_ms = bucket.shape.wait_ms(bucket.state, limit.capacity) or 0
         return LimitState(limit, bucket.level, held, whole_ms)

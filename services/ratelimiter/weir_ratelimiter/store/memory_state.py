@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from weir_core.bucket import BucketShape
-from weir_ratelimiter.domain.change import Bucket, Change, LedgerEvent, Move
+from weir_ratelimiter.domain.change import Bucket, Change, Count, LedgerEvent, Move
 from weir_ratelimiter.domain.leases import LeaseSet
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import Reservation
+
+_NO_COUNT = Count()
 
 
 class MemoryState:
@@ -26,6 +28,7 @@ class MemoryState:
         self._most_ended = most_ended
         self._most_events = most_events
         self.buckets: dict[str, Bucket] = {}
+        self.windows: dict[tuple[str, str], Count] = {}
         self.reservations: dict[str, Reservation] = {}
         self.held: defaultdict[str, int] = defaultdict(int)
         self.outbox: deque[tuple[int, LedgerEvent]] = deque()
@@ -42,6 +45,8 @@ class MemoryState:
         """Take the effect of one decision."""
         for move in change.moves:
             self.buckets[move.key] = move.bucket
+        for moved in change.counts:
+            self.windows[moved.key, moved.window] = moved.count
         if change.reservation is not None:
             self.put(change.reservation, change.at_ms)
         if change.event is not None:
@@ -170,6 +175,10 @@ class MemoryState:
         if stored is None:
             return None
         return Bucket(stored.shape, stored.shape.refilled(stored.state, now_ms))
+
+    def window(self, key: str, window: str) -> Count:
+        """See `Levels`."""
+        return self.windows.get((key, window), _NO_COUNT)
 
     def leases_held(self, key: str, now_ms: int) -> int:
         """See `Levels`."""

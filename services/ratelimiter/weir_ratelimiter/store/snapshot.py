@@ -11,6 +11,7 @@ from weir_ratelimiter.store.frames import (
     Frame,
     Meta,
     ReservationRow,
+    WindowRow,
 )
 from weir_ratelimiter.store.memory_state import MemoryState
 
@@ -21,6 +22,7 @@ class Snapshot:
     def __init__(self, state: MemoryState, epoch: str, now_ms: int) -> None:
         self._meta = Meta(epoch, now_ms, state.next_sequence, state.forgotten_upto_ms)
         self._buckets = dict(state.buckets)
+        self._windows = dict(state.windows)
         self._reservations = list(state.by_end())
         self._outbox = list(state.outbox)
 
@@ -31,6 +33,9 @@ class Snapshot:
         for key, bucket in self._buckets.items():
             rows += 1
             yield BucketRow(key, bucket)
+        for (key, window), counted in self._windows.items():
+            rows += 1
+            yield WindowRow(key, window, counted)
         for reservation in self._reservations:
             rows += 1
             yield ReservationRow(reservation)
@@ -67,6 +72,8 @@ def _load_rows(rows: Iterator[Frame], state: MemoryState, meta: Meta) -> None:
         match frame:
             case BucketRow(key=key, bucket=bucket):
                 state.buckets[key] = bucket
+            case WindowRow(key=key, window=window, count=counted):
+                state.windows[key, window] = counted
             case ReservationRow(reservation=reservation):
                 state.put(reservation, meta.taken_ms)
             case EventRow(sequence=sequence, event=event):

@@ -546,6 +546,7 @@ class Model(_message.Message):
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    PRICE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     max_context_tokens: _builtins.int
     """Prompt and completion, tokens."""
@@ -565,6 +566,10 @@ class Model(_message.Message):
     def parameters(self) -> Global___ModelParameters: ...
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def price(self) -> Global___Price:
+        """What tokens of the model cost; absent: nothing."""
+
     def __init__(
         self,
         *,
@@ -576,14 +581,45 @@ class Model(_message.Message):
         max_context_tokens: _builtins.int = ...,
         pool: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        price: Global___Price | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "parameters", b"parameters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "parameters", b"parameters", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Model: _TypeAlias = Model  # noqa: Y015
+
+@_typing.final
+class Price(_message.Message):
+    """Unit prices of a model, in nano-units of the deployment's currency per token, 0 to 2^53-1.
+    A request is charged at the prices in force when it was reserved.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_NANOS_FIELD_NUMBER: _builtins.int
+    CACHED_INPUT_NANOS_FIELD_NUMBER: _builtins.int
+    OUTPUT_NANOS_FIELD_NUMBER: _builtins.int
+    input_nanos: _builtins.int
+    cached_input_nanos: _builtins.int
+    """Prompt tokens read from the prefix cache."""
+    output_nanos: _builtins.int
+    def __init__(
+        self,
+        *,
+        input_nanos: _builtins.int = ...,
+        cached_input_nanos: _builtins.int = ...,
+        output_nanos: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_input_nanos", b"cached_input_nanos", "input_nanos", b"input_nanos", "output_nanos", b"output_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Price: _TypeAlias = Price  # noqa: Y015
 
 @_typing.final
 class ModelVersion(_message.Message):

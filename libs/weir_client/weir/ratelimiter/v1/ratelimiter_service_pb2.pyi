@@ -69,6 +69,137 @@ RESERVATION_STATE_EXPIRED: ReservationState.ValueType  # 4
 Global___ReservationState: _TypeAlias = ReservationState  # noqa: Y015
 
 @_typing.final
+class AccountRequest(_message.Message):
+    """One frame of calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccountCall]: ...
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___AccountCall] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccountRequest: _TypeAlias = AccountRequest  # noqa: Y015
+
+@_typing.final
+class AccountCall(_message.Message):
+    """One call. Idempotent as the unary call of the same name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
+    RESERVE_FIELD_NUMBER: _builtins.int
+    EXTEND_FIELD_NUMBER: _builtins.int
+    SETTLE_FIELD_NUMBER: _builtins.int
+    REFUND_FIELD_NUMBER: _builtins.int
+    call: _builtins.int
+    """Chosen by the client, unique among its calls in flight on this stream; 1 or more."""
+    @_builtins.property
+    def trace(self) -> _lifecycle_pb2.TraceContext: ...
+    @_builtins.property
+    def reserve(self) -> Global___ReserveRequest: ...
+    @_builtins.property
+    def extend(self) -> Global___ExtendRequest: ...
+    @_builtins.property
+    def settle(self) -> Global___SettleRequest: ...
+    @_builtins.property
+    def refund(self) -> Global___RefundRequest: ...
+    def __init__(
+        self,
+        *,
+        call: _builtins.int = ...,
+        trace: _lifecycle_pb2.TraceContext | None = ...,
+        reserve: Global___ReserveRequest | None = ...,
+        extend: Global___ExtendRequest | None = ...,
+        settle: Global___SettleRequest | None = ...,
+        refund: Global___RefundRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["extend", b"extend", "refund", b"refund", "request", b"request", "reserve", b"reserve", "settle", b"settle", "trace", b"trace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "extend", b"extend", "refund", b"refund", "request", b"request", "reserve", b"reserve", "settle", b"settle", "trace", b"trace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["reserve", "extend", "settle", "refund"]  # noqa: Y015
+    _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
+
+Global___AccountCall: _TypeAlias = AccountCall  # noqa: Y015
+
+@_typing.final
+class AccountResponse(_message.Message):
+    """One frame of answers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccountAnswer]: ...
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___AccountAnswer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccountResponse: _TypeAlias = AccountResponse  # noqa: Y015
+
+@_typing.final
+class AccountAnswer(_message.Message):
+    """The answer to one call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    RESERVE_FIELD_NUMBER: _builtins.int
+    EXTEND_FIELD_NUMBER: _builtins.int
+    SETTLE_FIELD_NUMBER: _builtins.int
+    REFUND_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    call: _builtins.int
+    status: _builtins.bytes
+    """A serialised google.rpc.Status: what the unary call would have failed with."""
+    @_builtins.property
+    def reserve(self) -> Global___ReserveResponse: ...
+    @_builtins.property
+    def extend(self) -> Global___ExtendResponse: ...
+    @_builtins.property
+    def settle(self) -> Global___SettleResponse: ...
+    @_builtins.property
+    def refund(self) -> Global___RefundResponse: ...
+    def __init__(
+        self,
+        *,
+        call: _builtins.int = ...,
+        reserve: Global___ReserveResponse | None = ...,
+        extend: Global___ExtendResponse | None = ...,
+        settle: Global___SettleResponse | None = ...,
+        refund: Global___RefundResponse | None = ...,
+        status: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["extend", b"extend", "refund", b"refund", "reserve", b"reserve", "result", b"result", "settle", b"settle", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "extend", b"extend", "refund", b"refund", "reserve", b"reserve", "result", b"result", "settle", b"settle", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["reserve", "extend", "settle", "refund", "status"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___AccountAnswer: _TypeAlias = AccountAnswer  # noqa: Y015
+
+@_typing.final
 class ReserveRequest(_message.Message):
     """Asks for one request's admission."""
 
@@ -187,6 +318,7 @@ class LimitStatus(_message.Message):
     SHADOW_FIELD_NUMBER: _builtins.int
     VIOLATED_FIELD_NUMBER: _builtins.int
     USED_LAST_MINUTE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     limit_id: _builtins.str
     limit_type: _builtins.str
     """`rps`, `concurrency`, `tpm`, `budget` or `context`."""
@@ -202,7 +334,11 @@ class LimitStatus(_message.Message):
     violated: _builtins.bool
     """In an Explain of a hypothetical request: it would not fit."""
     used_last_minute: _builtins.int
-    """Over the last 60 s, settled and held units."""
+    """Settled over the last 60 s, and held now; absent while the ledger cannot be read."""
+    window: _builtins.str
+    """Calendar window that the numbers are of, such as `2026-11-29` or `2026-11`; empty for
+    other kinds.
+    """
     @_builtins.property
     def reset_time(self) -> _timestamp_pb2.Timestamp:
         """When it would be whole again without further use."""
@@ -221,10 +357,11 @@ class LimitStatus(_message.Message):
         shadow: _builtins.bool = ...,
         violated: _builtins.bool = ...,
         used_last_minute: _builtins.int | None = ...,
+        window: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_held", b"_held", "_limit", b"_limit", "_remaining", b"_remaining", "_used_last_minute", b"_used_last_minute", "held", b"held", "limit", b"limit", "remaining", b"remaining", "reset_time", b"reset_time", "used_last_minute", b"used_last_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_held", b"_held", "_limit", b"_limit", "_remaining", b"_remaining", "_used_last_minute", b"_used_last_minute", "held", b"held", "layer", b"layer", "limit", b"limit", "limit_id", b"limit_id", "limit_type", b"limit_type", "remaining", b"remaining", "reset_time", b"reset_time", "resource", b"resource", "shadow", b"shadow", "used_last_minute", b"used_last_minute", "violated", b"violated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_held", b"_held", "_limit", b"_limit", "_remaining", b"_remaining", "_used_last_minute", b"_used_last_minute", "held", b"held", "layer", b"layer", "limit", b"limit", "limit_id", b"limit_id", "limit_type", b"limit_type", "remaining", b"remaining", "reset_time", b"reset_time", "resource", b"resource", "shadow", b"shadow", "used_last_minute", b"used_last_minute", "violated", b"violated", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__held: _TypeAlias = _typing.Literal["held"]  # noqa: Y015
     _WhichOneofArgType__held: _TypeAlias = _typing.Literal["_held", b"_held"]  # noqa: Y015
@@ -594,9 +731,11 @@ class ExplainResponse(_message.Message):
     REFUSAL_FIELD_NUMBER: _builtins.int
     RESERVATION_FIELD_NUMBER: _builtins.int
     DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    LIMITER_MODE_FIELD_NUMBER: _builtins.int
     admissible: _builtins.bool
     """The hypothetical request would be admitted."""
     directory_version: _builtins.int
+    limiter_mode: Global___LimiterMode.ValueType
     @_builtins.property
     def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitStatus]: ...
     @_builtins.property
@@ -615,10 +754,11 @@ class ExplainResponse(_message.Message):
         refusal: _refusal_pb2.Refusal | None = ...,
         reservation: Global___Reservation | None = ...,
         directory_version: _builtins.int = ...,
+        limiter_mode: Global___LimiterMode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["refusal", b"refusal", "reservation", b"reservation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admissible", b"admissible", "directory_version", b"directory_version", "limits", b"limits", "refusal", b"refusal", "reservation", b"reservation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admissible", b"admissible", "directory_version", b"directory_version", "limiter_mode", b"limiter_mode", "limits", b"limits", "refusal", b"refusal", "reservation", b"reservation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -675,3 +815,122 @@ class Reservation(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Reservation: _TypeAlias = Reservation  # noqa: Y015
+
+@_typing.final
+class ListReservationsRequest(_message.Message):
+    """Asks for open reservations, oldest first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    page_size: _builtins.int
+    """1 to 1,000; default 100."""
+    page_token: _builtins.str
+    """Of the page before; empty for the first."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReservationsRequest: _TypeAlias = ListReservationsRequest  # noqa: Y015
+
+@_typing.final
+class ListReservationsResponse(_message.Message):
+    """One page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESERVATIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty after the last page."""
+    @_builtins.property
+    def reservations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reservation]: ...
+    def __init__(
+        self,
+        *,
+        reservations: _abc.Iterable[Global___Reservation] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "reservations", b"reservations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReservationsResponse: _TypeAlias = ListReservationsResponse  # noqa: Y015
+
+@_typing.final
+class AdjustLimitRequest(_message.Message):
+    """Asks for an adjustment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADJUSTMENT_ID_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    LIMIT_ID_FIELD_NUMBER: _builtins.int
+    UNITS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    adjustment_id: _builtins.str
+    """The idempotency key, 1 to 128 characters."""
+    limit_id: _builtins.str
+    """Id of a bucket or window that applies to the subject, as in LimitStatus."""
+    units: _builtins.int
+    """Units to give; negative: to take. Buckets are filled to their capacity at most."""
+    note: _builtins.str
+    """For the ledger, 1 to 256 characters."""
+    @_builtins.property
+    def subject(self) -> _subject_pb2.Subject: ...
+    def __init__(
+        self,
+        *,
+        adjustment_id: _builtins.str = ...,
+        subject: _subject_pb2.Subject | None = ...,
+        limit_id: _builtins.str = ...,
+        units: _builtins.int = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subject", b"subject"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjustment_id", b"adjustment_id", "limit_id", b"limit_id", "note", b"note", "subject", b"subject", "units", b"units"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdjustLimitRequest: _TypeAlias = AdjustLimitRequest  # noqa: Y015
+
+@_typing.final
+class AdjustLimitResponse(_message.Message):
+    """Where the limit stands afterwards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
+    replayed: _builtins.bool
+    """An earlier call had made it already."""
+    @_builtins.property
+    def limit(self) -> Global___LimitStatus: ...
+    def __init__(
+        self,
+        *,
+        limit: Global___LimitStatus | None = ...,
+        replayed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "replayed", b"replayed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdjustLimitResponse: _TypeAlias = AdjustLimitResponse  # noqa: Y015

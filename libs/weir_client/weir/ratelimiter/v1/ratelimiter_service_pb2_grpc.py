@@ -62,6 +62,21 @@ class RateLimiterServiceStub:
                 request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainResponse.FromString,
                 _registered_method=True)
+        self.Account = channel.stream_stream(
+                '/weir.ratelimiter.v1.RateLimiterService/Account',
+                request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountRequest.SerializeToString,
+                response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountResponse.FromString,
+                _registered_method=True)
+        self.ListReservations = channel.unary_unary(
+                '/weir.ratelimiter.v1.RateLimiterService/ListReservations',
+                request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ListReservationsRequest.SerializeToString,
+                response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ListReservationsResponse.FromString,
+                _registered_method=True)
+        self.AdjustLimit = channel.unary_unary(
+                '/weir.ratelimiter.v1.RateLimiterService/AdjustLimit',
+                request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AdjustLimitRequest.SerializeToString,
+                response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AdjustLimitResponse.FromString,
+                _registered_method=True)
 
 
 class RateLimiterServiceServicer:
@@ -109,6 +124,29 @@ class RateLimiterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Account(self, request_iterator, context):
+        """The calls above, many at once over one long-lived stream: a frame carries whatever calls
+        were made meanwhile, and answers come back in frames, in any order, by call number.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReservations(self, request, context):
+        """Open reservations of a tenant, for operators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdjustLimit(self, request, context):
+        """Gives units to a limit or takes them, for operators: a goodwill credit, a debt forgiven.
+        Idempotent by adjustment_id, and written to the ledger.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RateLimiterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -136,6 +174,21 @@ def add_RateLimiterServiceServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainRequest.FromString,
                     response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainResponse.SerializeToString,
+            ),
+            'Account': grpc.stream_stream_rpc_method_handler(
+                    servicer.Account,
+                    request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountRequest.FromString,
+                    response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountResponse.SerializeToString,
+            ),
+            'ListReservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReservations,
+                    request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ListReservationsRequest.FromString,
+                    response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ListReservationsResponse.SerializeToString,
+            ),
+            'AdjustLimit': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdjustLimit,
+                    request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AdjustLimitRequest.FromString,
+                    response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AdjustLimitResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -276,6 +329,87 @@ class RateLimiterService:
             '/weir.ratelimiter.v1.RateLimiterService/Explain',
             weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainRequest.SerializeToString,
             weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Account(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/weir.ratelimiter.v1.RateLimiterService/Account',
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountRequest.SerializeToString,
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.ratelimiter.v1.RateLimiterService/ListReservations',
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ListReservationsRequest.SerializeToString,
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ListReservationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdjustLimit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.ratelimiter.v1.RateLimiterService/AdjustLimit',
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AdjustLimitRequest.SerializeToString,
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AdjustLimitResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,16 @@ class RateLimiterServiceStub:
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
     became of one reservation. Changes nothing.
     """
+    Account: _grpc.StreamStreamMultiCallable[_ratelimiter_service_pb2.AccountRequest, _ratelimiter_service_pb2.AccountResponse]
+    """The calls above, many at once over one long-lived stream: a frame carries whatever calls
+    were made meanwhile, and answers come back in frames, in any order, by call number.
+    """
+    ListReservations: _grpc.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ListReservationsRequest, _ratelimiter_service_pb2.ListReservationsResponse]
+    """Open reservations of a tenant, for operators."""
+    AdjustLimit: _grpc.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.AdjustLimitRequest, _ratelimiter_service_pb2.AdjustLimitResponse]
+    """Gives units to a limit or takes them, for operators: a goodwill credit, a debt forgiven.
+    Idempotent by adjustment_id, and written to the ledger.
+    """
 
 @_typing.type_check_only
 class RateLimiterServiceAsyncStub(RateLimiterServiceStub):
@@ -78,6 +88,16 @@ class RateLimiterServiceAsyncStub(RateLimiterServiceStub):
     Explain: _aio.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ExplainRequest, _ratelimiter_service_pb2.ExplainResponse]  # type: ignore[assignment]
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
     became of one reservation. Changes nothing.
+    """
+    Account: _aio.StreamStreamMultiCallable[_ratelimiter_service_pb2.AccountRequest, _ratelimiter_service_pb2.AccountResponse]  # type: ignore[assignment]
+    """The calls above, many at once over one long-lived stream: a frame carries whatever calls
+    were made meanwhile, and answers come back in frames, in any order, by call number.
+    """
+    ListReservations: _aio.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ListReservationsRequest, _ratelimiter_service_pb2.ListReservationsResponse]  # type: ignore[assignment]
+    """Open reservations of a tenant, for operators."""
+    AdjustLimit: _aio.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.AdjustLimitRequest, _ratelimiter_service_pb2.AdjustLimitResponse]  # type: ignore[assignment]
+    """Gives units to a limit or takes them, for operators: a goodwill credit, a debt forgiven.
+    Idempotent by adjustment_id, and written to the ledger.
     """
 
 class RateLimiterServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -131,6 +151,34 @@ class RateLimiterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_ratelimiter_service_pb2.ExplainResponse, _abc.Awaitable[_ratelimiter_service_pb2.ExplainResponse]]:
         """Says what every limit of a caller is at, what a hypothetical request would do, or what
         became of one reservation. Changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def Account(
+        self,
+        request_iterator: _MaybeAsyncIterator[_ratelimiter_service_pb2.AccountRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_ratelimiter_service_pb2.AccountResponse], _abc.AsyncIterator[_ratelimiter_service_pb2.AccountResponse]]:
+        """The calls above, many at once over one long-lived stream: a frame carries whatever calls
+        were made meanwhile, and answers come back in frames, in any order, by call number.
+        """
+
+    @_abc_1.abstractmethod
+    def ListReservations(
+        self,
+        request: _ratelimiter_service_pb2.ListReservationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ratelimiter_service_pb2.ListReservationsResponse, _abc.Awaitable[_ratelimiter_service_pb2.ListReservationsResponse]]:
+        """Open reservations of a tenant, for operators."""
+
+    @_abc_1.abstractmethod
+    def AdjustLimit(
+        self,
+        request: _ratelimiter_service_pb2.AdjustLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ratelimiter_service_pb2.AdjustLimitResponse, _abc.Awaitable[_ratelimiter_service_pb2.AdjustLimitResponse]]:
+        """Gives units to a limit or takes them, for operators: a goodwill credit, a debt forgiven.
+        Idempotent by adjustment_id, and written to the ledger.
         """
 
 def add_RateLimiterServiceServicer_to_server(servicer: RateLimiterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
