@@ -89,7 +89,7 @@ class FakeLimiter(RateLimiterServiceServicer):
     """Admits everything but for what a test refuses; remembers everything."""
 
     Explain = staticmethod(_not_played)
-    Account = staticmethod(_not_played)
+    Multiplex = staticmethod(_not_played)
     AdjustLimit = staticmethod(_not_played)
     ListReservations = staticmethod(_not_played)
 

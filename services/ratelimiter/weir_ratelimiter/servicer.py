@@ -118,13 +118,13 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         """Not built yet."""
         raise WeirError(Reason.NOT_BUILT_YET, "AdjustLimit is not built yet")
 
-    async def Account(  # noqa: N802
-        self, request_iterator: AsyncIterator[pb.AccountRequest], context: Context
-    ) -> AsyncIterator[pb.AccountResponse]:
+    async def Multiplex(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.MultiplexRequest], context: Context
+    ) -> AsyncIterator[pb.MultiplexResponse]:
         """Not built yet."""
         async for _ in request_iterator:
-            raise WeirError(Reason.NOT_BUILT_YET, "Account is not built yet")
-        yield pb.AccountResponse()
+            raise WeirError(Reason.NOT_BUILT_YET, "Multiplex is not built yet")
+        yield pb.MultiplexResponse()
 
     async def _extend(self, message: pb.Extension) -> pb.ExtensionResult:
         reservation_id = ""

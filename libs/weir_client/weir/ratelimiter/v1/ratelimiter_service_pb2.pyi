@@ -69,7 +69,7 @@ RESERVATION_STATE_EXPIRED: ReservationState.ValueType  # 4
 Global___ReservationState: _TypeAlias = ReservationState  # noqa: Y015
 
 @_typing.final
-class AccountRequest(_message.Message):
+class MultiplexRequest(_message.Message):
     """One frame of calls."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -88,7 +88,7 @@ class AccountRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AccountRequest: _TypeAlias = AccountRequest  # noqa: Y015
+Global___MultiplexRequest: _TypeAlias = MultiplexRequest  # noqa: Y015
 
 @_typing.final
 class AccountCall(_message.Message):
@@ -135,7 +135,7 @@ class AccountCall(_message.Message):
 Global___AccountCall: _TypeAlias = AccountCall  # noqa: Y015
 
 @_typing.final
-class AccountResponse(_message.Message):
+class MultiplexResponse(_message.Message):
     """One frame of answers."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -154,7 +154,7 @@ class AccountResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AccountResponse: _TypeAlias = AccountResponse  # noqa: Y015
+Global___MultiplexResponse: _TypeAlias = MultiplexResponse  # noqa: Y015
 
 @_typing.final
 class AccountAnswer(_message.Message):

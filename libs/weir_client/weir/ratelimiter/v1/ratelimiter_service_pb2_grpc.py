@@ -62,10 +62,10 @@ class RateLimiterServiceStub:
                 request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainResponse.FromString,
                 _registered_method=True)
-        self.Account = channel.stream_stream(
-                '/weir.ratelimiter.v1.RateLimiterService/Account',
-                request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountRequest.SerializeToString,
-                response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountResponse.FromString,
+        self.Multiplex = channel.stream_stream(
+                '/weir.ratelimiter.v1.RateLimiterService/Multiplex',
+                request_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.MultiplexRequest.SerializeToString,
+                response_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.MultiplexResponse.FromString,
                 _registered_method=True)
         self.ListReservations = channel.unary_unary(
                 '/weir.ratelimiter.v1.RateLimiterService/ListReservations',
@@ -124,7 +124,7 @@ class RateLimiterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Account(self, request_iterator, context):
+    def Multiplex(self, request_iterator, context):
         """The calls above, many at once over one long-lived stream: a frame carries whatever calls
         were made meanwhile, and answers come back in frames, in any order, by call number.
         """
@@ -175,10 +175,10 @@ def add_RateLimiterServiceServicer_to_server(servicer, server):
                     request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainRequest.FromString,
                     response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.ExplainResponse.SerializeToString,
             ),
-            'Account': grpc.stream_stream_rpc_method_handler(
-                    servicer.Account,
-                    request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountRequest.FromString,
-                    response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountResponse.SerializeToString,
+            'Multiplex': grpc.stream_stream_rpc_method_handler(
+                    servicer.Multiplex,
+                    request_deserializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.MultiplexRequest.FromString,
+                    response_serializer=weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.MultiplexResponse.SerializeToString,
             ),
             'ListReservations': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReservations,
@@ -340,7 +340,7 @@ class RateLimiterService:
             _registered_method=True)
 
     @staticmethod
-    def Account(request_iterator,
+    def Multiplex(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -353,9 +353,9 @@ class RateLimiterService:
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/weir.ratelimiter.v1.RateLimiterService/Account',
-            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountRequest.SerializeToString,
-            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.AccountResponse.FromString,
+            '/weir.ratelimiter.v1.RateLimiterService/Multiplex',
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.MultiplexRequest.SerializeToString,
+            weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2.MultiplexResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,7 +53,7 @@ class RateLimiterServiceStub:
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
     became of one reservation. Changes nothing.
     """
-    Account: _grpc.StreamStreamMultiCallable[_ratelimiter_service_pb2.AccountRequest, _ratelimiter_service_pb2.AccountResponse]
+    Multiplex: _grpc.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
     were made meanwhile, and answers come back in frames, in any order, by call number.
     """
@@ -89,7 +89,7 @@ class RateLimiterServiceAsyncStub(RateLimiterServiceStub):
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
     became of one reservation. Changes nothing.
     """
-    Account: _aio.StreamStreamMultiCallable[_ratelimiter_service_pb2.AccountRequest, _ratelimiter_service_pb2.AccountResponse]  # type: ignore[assignment]
+    Multiplex: _aio.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]  # type: ignore[assignment]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
     were made meanwhile, and answers come back in frames, in any order, by call number.
     """
@@ -154,11 +154,11 @@ class RateLimiterServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def Account(
+    def Multiplex(
         self,
-        request_iterator: _MaybeAsyncIterator[_ratelimiter_service_pb2.AccountRequest],
+        request_iterator: _MaybeAsyncIterator[_ratelimiter_service_pb2.MultiplexRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_ratelimiter_service_pb2.AccountResponse], _abc.AsyncIterator[_ratelimiter_service_pb2.AccountResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_ratelimiter_service_pb2.MultiplexResponse], _abc.AsyncIterator[_ratelimiter_service_pb2.MultiplexResponse]]:
         """The calls above, many at once over one long-lived stream: a frame carries whatever calls
         were made meanwhile, and answers come back in frames, in any order, by call number.
         """
