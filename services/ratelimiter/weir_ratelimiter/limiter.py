@@ -11,7 +11,7 @@ from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.directory.limits import context_window
 from weir_ratelimiter.directory.resolution import Resolution
 from weir_ratelimiter.domain.admission import ReserveCommand, static_shortfalls
-from weir_ratelimiter.domain.demand import Amounts, demand
+from weir_ratelimiter.domain.demand import Amounts
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.output_history import OutputHistory
@@ -107,9 +107,7 @@ class Limiter:
         ask.checked()
         resolution = self.book.resolve(ask.subject)
         output = self._output_to_reserve(ask, resolution)
-        amounts = demand(
-            ask.prompt_tokens, output, ask.max_new_tokens, ask.streams, resolution.price
-        )
+        amounts = ask.amounts(output, resolution.price)
         never = _never_fits(ask, resolution, amounts)
         # A retry of what was admitted before its limits were cut gets its reservation.
         if never and await self._store.find(ask.id) is None:
@@ -218,7 +216,7 @@ class Limiter:
             self._metrics.ended("expire", Ended(ended))
 
     def _output_to_reserve(self, ask: Ask, resolution: Resolution) -> int:
-        if not resolution.estimate:
+        if ask.at_once or not resolution.estimate:
             return ask.max_new_tokens
         subject = ask.subject
         likely = self._history.likely_output(subject.tenant_id, subject.model)
@@ -242,6 +240,7 @@ class Limiter:
             ttl_ms=self._default_ttl_ms if ask.ttl_ms is None else ask.ttl_ms,
             price_version=resolution.version,
             price=resolution.price,
+            requests=ask.requests,
         )
 
     def _count(self, ask: Ask, reserved: Reserved, *, dry_run: bool) -> None:

@@ -43,6 +43,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ttl_ms: int
     price_version: int
     price: Price = FREE
+    requests: int = 1
 
     def rebuilt(self, now_ms: int) -> Reservation:
         """The reservation as it was made, with new leases from `now_ms`."""
@@ -61,6 +62,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
             ttl_ms=self.ttl_ms,
             price_version=self.price_version,
             price=self.price,
+            requests=self.requests,
         )
 
 
@@ -91,6 +93,7 @@ class RecordSigner:
                 reservation.ttl_ms,
                 reservation.price_version,
                 reservation.price,
+                reservation.requests,
             )
         )
         return self._tag(payload) + payload

@@ -35,7 +35,8 @@ class LimitBook:
         """Limits and policies that apply to `subject`, in the order of evaluation.
 
         A user or key that the directory does not know (yet) has no limits of its own; tenant
-        and model must be known, or their limits could be walked around.
+        and model must be known, or their limits could be walked around. Without a model there
+        are none of models.
 
         Raises:
             WeirError: NOT_FOUND, MODEL_NOT_FOUND, TENANT_SUSPENDED or API_KEY_REVOKED.
@@ -75,7 +76,7 @@ class LimitBook:
                 field="subject.api_key_id",
             )
         model = self._index.model(subject.model)
-        if model is None or model.name != subject.model:
+        if subject.model and (model is None or model.name != subject.model):
             raise _unknown(Reason.MODEL_NOT_FOUND, "model", "subject.model", subject.model)
 
     def _resolve(self, subject: Subject) -> Resolution:

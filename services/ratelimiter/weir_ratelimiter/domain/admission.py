@@ -36,6 +36,7 @@ class ReserveCommand(msgspec.Struct, frozen=True, gc=False):
     ttl_ms: int
     price_version: int
     price: Price = FREE
+    requests: int = 1
 
 
 class Evaluation(msgspec.Struct, frozen=True, gc=False):
@@ -111,6 +112,7 @@ def admit(command: ReserveCommand, evaluation: Evaluation, now_ms: int) -> Reser
         ttl_ms=command.ttl_ms,
         price_version=command.price_version,
         price=command.price,
+        requests=command.requests,
     )
 
 

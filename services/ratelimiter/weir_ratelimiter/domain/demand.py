@@ -16,6 +16,9 @@ def demand(
     max_new_tokens: int,
     streams: bool,
     price: Price = FREE,
+    *,
+    requests: int = 1,
+    at_once: bool = False,
 ) -> Amounts:
     """Units that a request takes of every resource.
 
@@ -25,15 +28,19 @@ def demand(
         max_new_tokens: bound on output, tokens; what context limits see.
         streams: whether it also holds a streaming lease.
         price: what its tokens cost.
+        requests: how many requests it counts as.
+        at_once: it is over as soon as it is admitted: no lease, no context.
     """
     amounts = [0] * _SIZE
-    amounts[Resource.REQUESTS] = 1
+    amounts[Resource.REQUESTS] = requests
     amounts[Resource.TOKENS] = prompt_tokens + output_tokens
     amounts[Resource.INPUT_TOKENS] = prompt_tokens
     amounts[Resource.OUTPUT_TOKENS] = output_tokens
+    amounts[Resource.COST] = price.most(prompt_tokens, output_tokens)
+    if at_once:
+        return tuple(amounts)
     amounts[Resource.CONCURRENCY] = 1
     amounts[Resource.STREAMS] = 1 if streams else 0
-    amounts[Resource.COST] = price.most(prompt_tokens, output_tokens)
     amounts[Resource.CONTEXT_TOKENS] = prompt_tokens + max_new_tokens
     amounts[Resource.PROMPT_TOKENS] = prompt_tokens
     amounts[Resource.MAX_NEW_TOKENS] = max_new_tokens

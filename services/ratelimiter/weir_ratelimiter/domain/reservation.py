@@ -72,6 +72,7 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True, gc=False):
         debt_tokens: output tokens granted beyond what fitted.
         lifecycle: serialised `weir.common.v1.LifecycleRecord` for whoever settles.
         price: what its tokens cost, as in force at reserve time.
+        requests: how many requests it counts as.
     """
 
     id: str
@@ -93,6 +94,7 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lifecycle: bytes = b""
     settlement: Settlement | None = None
     price: Price = FREE
+    requests: int = 1
 
     @property
     def open(self) -> bool:

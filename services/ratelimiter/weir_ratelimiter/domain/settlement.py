@@ -71,7 +71,8 @@ def settle(
         late=not reservation.open,
     )
     lifecycle = report.lifecycle or reservation.lifecycle
-    return _end(reservation, State.SETTLED, ending, 1, lifecycle, limits, levels)
+    requests = reservation.requests
+    return _end(reservation, State.SETTLED, ending, requests, lifecycle, limits, levels)
 
 
 def refund(
@@ -101,7 +102,7 @@ def expire(
     ran = reservation.dispatched
     charged = unreported(reservation) if ran else Usage()
     ending = Settlement(charged, None, Quality.ESTIMATED, OUTCOME_EXPIRED, now_ms)
-    requests = 1 if ran else 0
+    requests = reservation.requests if ran else 0
     return _end(reservation, State.EXPIRED, ending, requests, reservation.lifecycle, limits, levels)
 
 

@@ -32,14 +32,15 @@ def check_id(field: str, value: str) -> str:
     return value
 
 
-def check_subject(subject: Subject) -> Subject:
+def check_subject(subject: Subject, *, model_needed: bool = True) -> Subject:
     """Return a subject unchanged if each of its ids is well formed.
 
     Raises:
         InvalidField: naming the id.
     """
     check_id("subject.tenant_id", subject.tenant_id)
-    check_id("subject.model", subject.model)
+    if model_needed or subject.model:
+        check_id("subject.model", subject.model)
     for field in ("user_id", "api_key_id", "model_version"):
         value = getattr(subject, field)
         if value:
