@@ -150,7 +150,7 @@ def _end(
         settlement=ending,
         lifecycle=b"",
     )
-    event = _event(reservation, ending, lifecycle)
+    event = _event(reservation, ending, requests, lifecycle)
     return Ending(ended, Change(ending.settled_ms, tuple(moves), ended, event, tuple(counts)))
 
 
@@ -175,8 +175,12 @@ def _correction(entry: Entry, bucket: Bucket, amount: int) -> tuple[Move, ...]:
     return (Move(entry.key, amount, Bucket(shape, state)),)
 
 
-def _event(reservation: Reservation, ending: Settlement, lifecycle: bytes) -> LedgerEvent:
+def _event(
+    reservation: Reservation, ending: Settlement, requests: int, lifecycle: bytes
+) -> LedgerEvent:
     before = reservation.settlement
+    # What never ran was charged no request.
+    requests_before = reservation.requests if before and reservation.dispatched else 0
     return LedgerEvent(
         reservation_id=reservation.id,
         kind=EventKind.CHARGE if before is None else EventKind.ADJUST,
@@ -191,4 +195,5 @@ def _event(reservation: Reservation, ending: Settlement, lifecycle: bytes) -> Le
         settled_ms=ending.settled_ms,
         lifecycle=lifecycle,
         price=reservation.price,
+        requests=requests - requests_before,
     )
