@@ -47,6 +47,9 @@ tenants:
 """
 
 
+PRICED = GOOD.replace("8Ki", '8Ki\n    price: {input: 0.15, output: "0.60"}')
+
+
 def built(text: str = GOOD, version: int = 1) -> Snapshot:
     return build_snapshot(parse_document(text, "directory.yaml"), version)
 
@@ -93,23 +96,85 @@ def test_every_shipped_plan_limits_concurrency_and_tokens_per_minute() -> None:
         assert {"concurrency", "tpm"} <= ids, plan.id
 
 
+def test_budgets_are_windows_of_tokens_or_exact_money() -> None:
+    windows = """
+  limits:
+    - {resource: tokens, limit: 2M, window: day, time_zone: Europe/Berlin}
+    - {resource: cost, limit: 12.50, window: month, max_debt: "0.5"}
+    - {resource: requests, limit: 1k, window: day}
+    - {id: batch, resource: cost, limit: 0.000000001, window: day}
+"""
+    limits = {limit.id: limit for limit in built(f"cluster: {windows}").cluster_limits}
+    tokens, budget = limits["tokens_per_day"], limits["budget_per_month"]
+    assert tokens.kind == budget.kind == LimitKind.LIMIT_KIND_WINDOW
+    assert (tokens.capacity, tokens.window, tokens.time_zone) == (2_000_000, "day", "Europe/Berlin")
+    assert budget.resource == LimitResource.LIMIT_RESOURCE_COST
+    assert (budget.capacity, budget.max_debt) == (12_500_000_000, 500_000_000)
+    assert (budget.window, budget.time_zone) == ("month", "")
+    assert limits["requests_per_day"].capacity == 1_000
+    assert limits["batch"].capacity == 1
+
+
+def test_prices_are_nano_units_per_token() -> None:
+    index = DirectoryIndex(built(PRICED))
+    model = index.model("tiny")
+    assert model is not None
+    price = model.price
+    assert (price.input_nanos, price.cached_input_nanos, price.output_nanos) == (150, 150, 600)
+    cached = PRICED.replace("output:", "cached_input: 0.015, output:")
+    assert built(cached).models[0].price.cached_input_nanos == 15
+    assert not built().models[0].HasField("price")
+
+
+def test_a_problem_has_the_line_of_its_entry() -> None:
+    for text, line in (
+        (GOOD.replace("rate: 60k/min", "rate: 60k/parsec"), 16),
+        (GOOD.replace("user: alice", "user: bob"), 21),
+        ("cluster:\n  limits:\n    - {resource: tokens}\n", 3),
+        ("plans:\n- id: a\n- id: b\n  policy: {weight: 0}\n", 4),
+        ("a: [", 1),
+    ):
+        with pytest.raises(DirectoryFileError) as caught:
+            parse_document(text, "directory.yaml")
+        assert caught.value.problems[0].line == line, caught.value
+        assert f"line {line}: " in str(caught.value)
+
+
 BROKEN = [
     ("tenants: [{id: acme, plan: standard, quota: 3, users: [{id: a}]}]", "tenants[0].quota"),
     ("unknown: 1", "unknown: there is no such field"),
     ("- 1", "must hold a mapping"),
     ("plans: [{id: p}, {id: p}]", "'p' is there twice"),
-    ("plans: {a: 1, a: 2}", "line 1, column 15: the key 'a' is there twice"),
+    ("plans: {a: 1, a: 2}", "line 1: column 15: the key 'a' is there twice"),
     ("plans: [", "line 1"),
     ("tenants: [{id: t, plan: nope, users: [{id: a}]}]", "there is no plan 'nope'"),
     ("tenants: [{id: 'a b', plan: free, users: [{id: a}]}]", "tenants[0].id"),
     ("tenants: [{id: t, plan: free, users: []}]", "tenants[0].users"),
-    ("cluster: {limits: [{resource: tokens, limit: 5}]}", "needs 'rate'"),
+    ("cluster: {limits: [{resource: tokens, limit: 5}]}", "needs 'rate', or `limit` and `window`"),
     ("cluster: {limits: [{resource: tokens, rate: 5/parsec}]}", "'parsec' is not a duration"),
     ("cluster: {limits: [{resource: tokens, rate: -5/s}]}", "is not an amount"),
     ("cluster: {limits: [{resource: concurrency, rate: 5/s}]}", "needs 'limit'"),
     ("cluster: {limits: [{resource: concurrency, limit: true}]}", "is not an amount"),
-    ("cluster: {limits: [{resource: tokens, limit: 9, window: day}]}", "window: there is no"),
-    ("cluster: {limits: [{resource: cost, rate: 9/min}]}", "cluster.limits[0].resource"),
+    ("cluster: {limits: [{resource: tokens, limit: 9, window: week}]}", "limits[0].window"),
+    ("cluster: {limits: [{resource: tokens, rate: 9/s, window: day}]}", "needs 'limit'"),
+    ("cluster: {limits: [{resource: tokens, rate: 9/s, time_zone: UTC}]}", "no 'time_zone'"),
+    ("cluster: {limits: [{resource: streams, limit: 9, window: day}]}", "takes no 'window'"),
+    ("cluster: {limits: [{resource: cost, rate: 9/min}]}", "a limit of cost needs 'limit'"),
+    ("cluster: {limits: [{resource: cost, limit: 9}]}", "a limit of cost needs 'window'"),
+    ("cluster: {limits: [{resource: cost, limit: 5k, window: day}]}", "'5k' is not money"),
+    ("cluster: {limits: [{resource: cost, limit: .nan, window: day}]}", "nan is not money"),
+    ("cluster: {limits: [{resource: cost, limit: -1, window: day}]}", "-1 is not money"),
+    (
+        "cluster: {limits: [{resource: cost, limit: 9007200, window: day}]}",
+        "cluster.limits[0].limit: 9007200 is too large",
+    ),
+    (
+        "cluster: {limits: [{resource: tokens, limit: 9, window: day, time_zone: Mars/Base}]}",
+        "'Mars/Base' is not a time zone",
+    ),
+    (PRICED.replace("input: 0.15", "input: 0.0001"), "price.input: 0.0001 is not a whole number"),
+    (PRICED.replace('"0.60"', "true"), "models[0].price.output: True is not money"),
+    (PRICED.replace("output:", "outputs:"), "models[0].price.output: Field required"),
     (
         "cluster: {limits: [{resource: streams, limit: 9}, {resource: streams, limit: 8}]}",
         "the limit 'streams' is there twice",

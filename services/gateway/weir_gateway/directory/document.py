@@ -13,6 +13,7 @@ from weir_gateway.directory.entries import (
     ModelName,
     ParameterEntry,
     PositiveAmount,
+    PriceEntry,
     Text,
 )
 
@@ -120,6 +121,7 @@ class ModelEntry(Entry):
     pool: Identifier = "default"
     limits: tuple[LimitEntry, ...] = ()
     parameters: ParameterEntry = ParameterEntry()
+    price: PriceEntry | None = None
     created: datetime | None = None
 
 

@@ -8,14 +8,19 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
-from weir_gateway.directory.units import Rate, parse_amount, parse_rate
+from weir_gateway.directory.money import parse_money, parse_price
+from weir_gateway.directory.units import Rate, parse_amount, parse_rate, parse_time_zone
 
 Amount = Annotated[int, BeforeValidator(parse_amount)]
 PositiveAmount = Annotated[int, BeforeValidator(parse_amount), Field(ge=1)]
 RateText = Annotated[Rate, BeforeValidator(parse_rate)]
+TimeZone = Annotated[str, BeforeValidator(parse_time_zone)]
+TokenPrice = Annotated[int, BeforeValidator(parse_price)]
 Identifier = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$", strict=True)
 ]
@@ -26,6 +31,7 @@ ModelName = Annotated[
 Text = Annotated[str, StringConstraints(max_length=256, strict=True)]
 
 COUNTED = ("requests", "tokens", "input_tokens", "output_tokens")
+COST = "cost"
 LEASED = ("concurrency", "streams")
 CONTEXT = ("context_tokens", "prompt_tokens", "max_new_tokens")
 
@@ -40,8 +46,12 @@ class LimitEntry(Entry):
     """One limit; which fields it takes depends on the resource.
 
     `requests`, `tokens`, `input_tokens` and `output_tokens` take `rate` with an optional
-    `burst` (default: the rate's amount). `concurrency`, `streams` and the context bounds
-    `context_tokens`, `prompt_tokens` and `max_new_tokens` take `limit`.
+    `burst` (default: the rate's amount), or `limit` with `window` and an optional `time_zone`;
+    `cost` takes the latter, with a `limit` in money. `concurrency`, `streams` and the context
+    bounds `context_tokens`, `prompt_tokens` and `max_new_tokens` take `limit` alone.
+
+    Attributes:
+        limit, max_debt: units of the resource; nano-units of the currency for `cost`.
     """
 
     id: Identifier | None = None
@@ -50,6 +60,7 @@ class LimitEntry(Entry):
         "tokens",
         "input_tokens",
         "output_tokens",
+        "cost",
         "concurrency",
         "streams",
         "context_tokens",
@@ -58,32 +69,49 @@ class LimitEntry(Entry):
     ]
     rate: RateText | None = None
     burst: PositiveAmount | None = None
-    limit: Amount | None = None
+    limit: int | None = None
+    window: Literal["day", "month"] | None = None
+    time_zone: TimeZone | None = None
     model: ModelName | None = None
     shadow: bool = False
-    max_debt: Amount | None = None
+    max_debt: int | None = None
+
+    @field_validator("limit", "max_debt", mode="before")
+    @classmethod
+    def _in_units_of_the_resource(cls, value: object, info: ValidationInfo) -> object:
+        if value is None:
+            return None
+        return parse_money(value) if info.data.get("resource") == COST else parse_amount(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.resource in COUNTED:
-            self._require("rate", forbidden=("limit",))
-        else:
+        if self.resource == COST or (self.resource in COUNTED and self.window is not None):
             self._require("limit", forbidden=("rate", "burst"))
+            self._require("window", forbidden=())
+        elif self.resource in COUNTED:
+            self._require("rate", forbidden=("limit", "time_zone"), instead="`limit` and `window`")
+        else:
+            self._require("limit", forbidden=("rate", "burst", "window", "time_zone"))
         return self
 
-    def _require(self, field: str, forbidden: tuple[str, ...]) -> None:
+    def _require(self, field: str, forbidden: tuple[str, ...], instead: str = "") -> None:
+        kind = f"{self.resource} in a window" if self.window else self.resource
         if getattr(self, field) is None:
-            raise ValueError(f"a limit of {self.resource} needs {field!r}")
+            other = f", or {instead}" if instead else ""
+            raise ValueError(f"a limit of {kind} needs {field!r}{other}")
         for name in forbidden:
             if getattr(self, name) is not None:
-                raise ValueError(f"a limit of {self.resource} takes no {name!r}")
+                raise ValueError(f"a limit of {kind} takes no {name!r}")
 
     @property
     def effective_id(self) -> str:
-        """The id given, or the customary name, such as `rps`, `tpm` or `concurrency`."""
+        """The id given, or the customary name, such as `rps`, `tpm` or `tokens_per_day`."""
         return self.id or self._customary_id()
 
     def _customary_id(self) -> str:
+        if self.window is not None:
+            counted = "budget" if self.resource == COST else self.resource
+            return f"{counted}_per_{self.window}"
         if self.rate is None:
             return "context" if self.resource == "context_tokens" else self.resource
         period_ms = self.rate.period_ms
@@ -92,6 +120,15 @@ class LimitEntry(Entry):
         if period_ms == 60_000:
             return f"{self.resource.removesuffix('tokens')}tpm"
         return self.resource
+
+
+class PriceEntry(Entry):
+    """What a model's tokens cost: money per million tokens, read as nano-units per token."""
+
+    input: TokenPrice
+    # Absent: as `input`.
+    cached_input: TokenPrice | None = None
+    output: TokenPrice
 
 
 class ParameterEntry(Entry):

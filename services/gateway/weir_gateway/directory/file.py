@@ -1,20 +1,52 @@
 """Reads a directory file: YAML to a checked `Document`, or one line that says what is wrong."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from weir_gateway.directory.checks import check_document
+from weir_gateway.directory.checks import RuleBroken, check_document
 from weir_gateway.directory.document import Document
+from weir_gateway.directory.places import Places, Step
 
 SHIPPED_PLANS = Path(__file__).with_name("plans.yaml")
 _MAX_BYTES = 64 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong in a file.
+
+    Attributes:
+        line: from 1; 0 where it is not known.
+        field: its path, such as `tenants[0].plan`; empty where the message names it.
+        message: one line.
+    """
+
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        line = f"line {self.line}: " if self.line else ""
+        field = f"{self.field}: " if self.field else ""
+        return f"{line}{field}{self.message}"
+
+
 class DirectoryFileError(Exception):
-    """The file cannot be used; the text is one line: file, path within it, problem."""
+    """The file cannot be used; the text is one line: file, place within it, problem.
+
+    Attributes:
+        problems: all that was found, one or more.
+    """
+
+    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{name}: {problems[0]}{more}")
+        self.problems = tuple(problems)
 
 
 def read_document(path: Path) -> Document:
@@ -32,24 +64,24 @@ def parse_document(text: str, name: str) -> Document:
     Raises:
         DirectoryFileError: see `read_document`.
     """
-    shipped = _validated(_parsed(_read_text(SHIPPED_PLANS), SHIPPED_PLANS.name), "plans.yaml")
-    document = _with_shipped(_validated(_parsed(text, name), name), shipped)
+    document = _with_shipped(_validated(text, name), name)
     try:
         check_document(document)
-    except ValueError as error:
-        raise DirectoryFileError(f"{name}: {error}") from None
+    except RuleBroken as error:
+        line = Places(text).line(error.path) or 0
+        raise DirectoryFileError(name, [Problem(line, "", str(error))]) from None
     return document
 
 
 def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise DirectoryFileError(f"{path}: larger than 64 MiB")
+            raise _unusable(str(path), "larger than 64 MiB")
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise DirectoryFileError(f"{path}: {error.strerror}") from None
+        raise _unusable(str(path), error.strerror or "cannot be read") from None
     except UnicodeDecodeError:
-        raise DirectoryFileError(f"{path}: not UTF-8") from None
+        raise _unusable(str(path), "not UTF-8") from None
 
 
 def _parsed(text: str, name: str) -> dict[str, Any]:
@@ -57,31 +89,37 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
         value = yaml.load(text, _UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise DirectoryFileError(f"{name}:{where} {error.problem}") from None
+        line, column = (mark.line + 1, f"column {mark.column + 1}: ") if mark else (0, "")
+        raise _unusable(name, f"{column}{error.problem}", line) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise DirectoryFileError(f"{name}: not YAML ({type(error).__name__})") from None
+        raise _unusable(name, f"not YAML ({type(error).__name__})") from None
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise DirectoryFileError(f"{name}: the file must hold a mapping")
+        raise _unusable(name, "the file must hold a mapping")
     return value
 
 
-def _validated(value: dict[str, Any], name: str) -> Document:
+def _validated(text: str, name: str) -> Document:
+    value = _parsed(text, name)
     try:
         return Document.model_validate(value)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        first = problems[0]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            message = "there is no such field"
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise DirectoryFileError(f"{name}: {_path(first['loc'])}: {message}{more}") from None
+        places = Places(text)
+        problems = [
+            _problem(places, entry["loc"], entry["type"], entry["msg"])
+            for entry in error.errors(include_url=False, include_input=False)
+        ]
+        raise DirectoryFileError(name, problems) from None
 
 
-def _path(location: tuple[int | str, ...]) -> str:
+def _problem(places: Places, location: tuple[Step, ...], kind: str, message: str) -> Problem:
+    unknown = kind == "extra_forbidden"
+    told = "there is no such field" if unknown else message.removeprefix("Value error, ")
+    return Problem(places.line(location) or 0, _field(location), told)
+
+
+def _field(location: tuple[Step, ...]) -> str:
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -91,23 +129,28 @@ def _path(location: tuple[int | str, ...]) -> str:
     return text or "file"
 
 
-def _with_shipped(document: Document, shipped: Document) -> Document:
+def _unusable(name: str, message: str, line: int = 0) -> DirectoryFileError:
+    return DirectoryFileError(name, [Problem(line, "", message)])
+
+
+def _with_shipped(document: Document, name: str) -> Document:
+    shipped = _validated(_read_text(SHIPPED_PLANS), SHIPPED_PLANS.name)
+    _refuse_repeats(document, name)
     plans = {plan.id: plan for plan in (*shipped.plans, *document.plans)}
     pools = {pool.name: pool for pool in (*shipped.pools, *document.pools)}
-    _refuse_repeats(document)
     return document.model_copy(
         update={"plans": tuple(plans.values()), "pools": tuple(pools.values())}
     )
 
 
-def _refuse_repeats(document: Document) -> None:
+def _refuse_repeats(document: Document, name: str) -> None:
     for field, names in (
         ("plans", [plan.id for plan in document.plans]),
         ("pools", [pool.name for pool in document.pools]),
     ):
-        repeated = next((name for name in names if names.count(name) > 1), None)
+        repeated = next((entry for entry in names if names.count(entry) > 1), None)
         if repeated is not None:
-            raise DirectoryFileError(f"{field}: {repeated!r} is there twice")
+            raise DirectoryFileError(name, [Problem(0, field, f"{repeated!r} is there twice")])
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

@@ -19,6 +19,8 @@ def _to_limit(entry: LimitEntry) -> Limit:
         model=entry.model or "",
         shadow=entry.shadow,
         max_debt=entry.max_debt or 0,
+        window=entry.window or "",
+        time_zone=entry.time_zone or "",
     )
     if entry.rate is not None:
         limit.capacity = entry.burst or entry.rate.amount
@@ -30,6 +32,8 @@ def _to_limit(entry: LimitEntry) -> Limit:
 
 
 def _kind(entry: LimitEntry) -> "LimitKind.ValueType":
+    if entry.window is not None:
+        return LimitKind.LIMIT_KIND_WINDOW
     if entry.resource in LEASED:
         return LimitKind.LIMIT_KIND_LEASE
     if entry.resource in CONTEXT:

@@ -11,6 +11,7 @@ from weir.directory.v1.directory_pb2 import (
     Plan,
     Policy,
     Pool,
+    Price,
     ReservePolicy,
     SchedulerPolicy,
     Snapshot,
@@ -28,7 +29,7 @@ from weir_gateway.directory.document import (
     TenantEntry,
     UserEntry,
 )
-from weir_gateway.directory.entries import ParameterEntry
+from weir_gateway.directory.entries import ParameterEntry, PriceEntry
 from weir_gateway.directory.limit_conversion import to_limits
 
 _SAME_NAME = (
@@ -135,9 +136,16 @@ def _model(entry: ModelEntry) -> Model:
         max_context_tokens=entry.max_context,
         pool=entry.pool,
     )
+    if entry.price is not None:
+        model.price.CopyFrom(_price(entry.price))
     if entry.created is not None:
         model.create_time.FromDatetime(entry.created)
     return model
+
+
+def _price(entry: PriceEntry) -> Price:
+    cached = entry.input if entry.cached_input is None else entry.cached_input
+    return Price(input_nanos=entry.input, cached_input_nanos=cached, output_nanos=entry.output)
 
 
 def _parameters(entry: ParameterEntry, model: str = "") -> ModelParameters:

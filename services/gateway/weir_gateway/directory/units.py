@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _SCALES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -75,6 +76,20 @@ def parse_rate(value: object) -> Rate:
     if not slash:
         raise ValueError(f"{value!r} is not a rate; write for instance 10/s, 60k/min or 100/10s")
     return Rate(parse_amount(amount), _period_ms(period.strip()))
+
+
+def parse_time_zone(value: object) -> str:
+    """The name of a time zone of the IANA database.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    if isinstance(value, str):
+        try:
+            return ZoneInfo(value).key
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise ValueError(f"{value!r} is not a time zone; write for instance UTC or Europe/Berlin")
 
 
 def _period_ms(text: str) -> int:

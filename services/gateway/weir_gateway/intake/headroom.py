@@ -18,8 +18,8 @@ def default_max_new_tokens(
 ) -> int:
     """The default of the model, cut to what context and limits could ever admit; 1 or more.
 
-    Otherwise a tenant with a small bucket would have every request refused that relies on the
-    default.
+    Otherwise a tenant with a small bucket or budget would have every request refused that
+    relies on the default.
     """
     most = min(wanted, context - prompt_tokens)
     for limit in _limits(index, caller, model):
@@ -42,12 +42,12 @@ def _limits(index: DirectoryIndex, caller: Caller, model: str) -> Iterator[Limit
 
 
 def _room(limit: Limit, prompt_tokens: int) -> int | None:
-    bucket = limit.kind == LimitKind.LIMIT_KIND_BUCKET
+    counted = limit.kind in (LimitKind.LIMIT_KIND_BUCKET, LimitKind.LIMIT_KIND_WINDOW)
     context = limit.kind == LimitKind.LIMIT_KIND_CONTEXT
     resource = limit.resource
-    if bucket and resource == LimitResource.LIMIT_RESOURCE_TOKENS:
+    if counted and resource == LimitResource.LIMIT_RESOURCE_TOKENS:
         return limit.capacity - prompt_tokens
-    if bucket and resource == LimitResource.LIMIT_RESOURCE_OUTPUT_TOKENS:
+    if counted and resource == LimitResource.LIMIT_RESOURCE_OUTPUT_TOKENS:
         return limit.capacity
     if context and resource == LimitResource.LIMIT_RESOURCE_CONTEXT_TOKENS:
         return limit.capacity - prompt_tokens
