@@ -1,0 +1,94 @@
+"""64 clients in 4 processes at one ratelimiter: never one unit over, none lost, none twice."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.ratelimiter.directory_server import directory_server
+from tests.ratelimiter.fleet import run_fleet
+from tests.ratelimiter.process import TOKEN, LimiterProcess, limiter_process
+from tests.ratelimiter.race import Report, Row
+from tests.ratelimiter.race_check import (
+    charged_once_each,
+    every_level_is_exact,
+    never_over,
+    rows_by_race,
+)
+from tests.ratelimiter.race_directory import (
+    Contest,
+    directory_of,
+    limits_of,
+    spent_and_held,
+    sums,
+)
+from weir.common.v1.subject_pb2 import Subject
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainRequest
+from weir_core.clock import SystemClock
+from weir_ratelimiter.store.memory import MemoryStore
+from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
+
+pytestmark = pytest.mark.timeout(200)
+
+
+async def test_64_clients_in_4_processes(tmp_path: Path) -> None:
+    await _race(tmp_path, [*spent_and_held(), sums()], seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2, 22))
+async def test_64_clients_in_4_processes_again_and_again(tmp_path: Path, seed: int) -> None:
+    await _race(tmp_path, [*spent_and_held(), sums()], seed=seed)
+
+
+async def _race(folder: Path, contests: Sequence[Contest], *, seed: int) -> None:
+    snapshot = directory_of(contests)
+    async with directory_server() as (served, address):
+        await served.publish(snapshot)
+        async with limiter_process(folder / "journal", address) as process:
+            await _knows(process, contests)
+            races = [contest.race for contest in contests]
+            report = await run_fleet([process.ready["grpc"]], TOKEN, races, seed=seed)
+            assert await process.terminate() == 0
+    await _everything_is_exact(folder / "journal", contests, report)
+
+
+async def _everything_is_exact(journal: Path, contests: Sequence[Contest], report: Report) -> None:
+    assert report.faults == []
+    assert report.repeated == 0
+    snapshot, clock = directory_of(contests), SystemClock()
+    log = MemoryLog.open(journal, MemoryOptions(), clock.now_us() // 1_000)
+    store = MemoryStore(log, lambda: clock.now_us() // 1_000)
+    try:
+        by_race = rows_by_race(report)
+        for contest in contests:
+            rows = by_race[contest.race.name]
+            limits = limits_of(snapshot, contest.race.who)
+            never_over(contest, limits, rows)
+            every_level_is_exact(await store.states(limits), rows)
+            _all_could_be_had(contest, rows, report)
+        charged_once_each(report.rows, [event for _, event in await store.outbox(10**6)])
+    finally:
+        await store.close()
+
+
+def _all_could_be_had(contest: Contest, rows: Sequence[Row], report: Report) -> None:
+    """More asked than there are units: whoever was refused met a limit that was full."""
+    if contest.race.name in report.refused:
+        assert len(rows) >= contest.capacity
+
+
+async def _knows(process: LimiterProcess, contests: Sequence[Contest]) -> None:
+    """Waits until the directory has reached the ratelimiter."""
+    who = contests[-1].race.who
+    request = ExplainRequest(subject=Subject(tenant_id=who.tenant, model=who.model))
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await process.stub.Explain(request, timeout=2)
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(0.05)
+            else:
+                return
