@@ -1,0 +1,118 @@
+"""The ratelimiter's process: its parts, put together."""
+
+from contextlib import AsyncExitStack
+
+from pydantic import SecretStr
+
+from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import (
+    add_RateLimiterServiceServicer_to_server,
+)
+from weir_core.clock import Clock, SystemClock
+from weir_core.directory.watcher import DirectoryWatcher
+from weir_core.errors.startup import StartupError
+from weir_core.rpc.channel import open_channel
+from weir_core.rpc.interceptors import default_interceptors
+from weir_core.rpc.server import create_server
+from weir_core.telemetry.telemetry import Telemetry
+from weir_ratelimiter.directory.follower import DirectoryFollower
+from weir_ratelimiter.limiter import Limiter
+from weir_ratelimiter.metrics import LimiterMetrics
+from weir_ratelimiter.periodic import Periodic
+from weir_ratelimiter.record import RecordSigner
+from weir_ratelimiter.servicer import SERVICE, RateLimiterServicer
+from weir_ratelimiter.settings import RateLimiterSettings
+from weir_ratelimiter.steady_time import SteadyTime
+from weir_ratelimiter.store.base import Store
+from weir_ratelimiter.stores import open_memory
+
+
+class RateLimiterApp:
+    """One ratelimiter process without its sockets; build it inside the event loop.
+
+    Args:
+        settings: of the process.
+        telemetry: its traces and metrics.
+        clock: time.
+
+    Attributes:
+        server: serves `services` once an address is bound to it and it is started; whoever
+            does that also stops it, before `stop`.
+        services: full names of the services on the server.
+
+    Raises:
+        StartupError: there is no cluster secret.
+    """
+
+    def __init__(
+        self, settings: RateLimiterSettings, telemetry: Telemetry, *, clock: Clock | None = None
+    ) -> None:
+        self._settings = settings
+        self._telemetry = telemetry
+        self._clock = clock or SystemClock()
+        self._token = _cluster_token(settings)
+        self._closing = AsyncExitStack()
+        self.services = [SERVICE]
+        self.server = create_server(
+            interceptors=default_interceptors(
+                tracing=telemetry.tracing, registry=telemetry.registry, tokens=[self._token]
+            )
+        )
+
+    async def start(self) -> None:
+        """Open the store, follow the directory, and be ready to serve.
+
+        Raises:
+            StartupError: the store cannot be opened; what was opened is released by `stop`.
+        """
+        store = self._open_store()
+        limiter = self._limiter(store)
+        servicer = RateLimiterServicer(limiter, self._now_ms)
+        add_RateLimiterServiceServicer_to_server(servicer, self.server)
+        self._follow_directory(limiter)
+        self._run(Periodic("sweep", self._settings.sweep_interval_s, limiter.sweep))
+
+    async def stop(self) -> None:
+        """Release everything, in the reverse order of its making. Idempotent."""
+        await self._closing.aclose()
+
+    def _open_store(self) -> Store:
+        time = SteadyTime(self._clock)
+        opened = open_memory(self._settings, time, self._telemetry.registry)
+        self._closing.push_async_callback(opened.store.close)
+        for task in opened.tasks:
+            self._run(task)
+        return opened.store
+
+    def _limiter(self, store: Store) -> Limiter:
+        return Limiter(
+            store,
+            RecordSigner(self._token.get_secret_value().encode()),
+            now_ms=self._now_ms,
+            default_ttl_ms=round(self._settings.ttl_s * 1_000),
+            metrics=LimiterMetrics(self._telemetry.registry),
+        )
+
+    def _follow_directory(self, limiter: Limiter) -> None:
+        channel = open_channel(
+            self._settings.directory_address, name="directory", token=self._token
+        )
+        self._closing.push_async_callback(channel.close)
+        watcher = DirectoryWatcher(channel, "ratelimiter")
+        follower = DirectoryFollower(limiter.use)
+        watcher.on_change(follower.changed)
+        self._run(follower)
+        self._run(watcher)
+
+    def _run(self, task: Periodic | DirectoryFollower | DirectoryWatcher) -> None:
+        task.start()
+        self._closing.push_async_callback(task.stop)
+
+    def _now_ms(self) -> int:
+        return self._clock.now_us() // 1_000
+
+
+def _cluster_token(settings: RateLimiterSettings) -> SecretStr:
+    token = settings.cluster_token
+    if token is None or not token.get_secret_value():
+        raise StartupError("the ratelimiter signs with the cluster secret; set WEIR_CLUSTER_TOKEN")
+    return token
