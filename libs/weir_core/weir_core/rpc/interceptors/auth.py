@@ -21,20 +21,32 @@ _SCHEME = "bearer "
 
 
 class ServiceAuthInterceptor(HandlerInterceptor):
-    """Asks for `authorization: Bearer <cluster secret>`.
+    """Asks for `authorization: Bearer <secret>`.
 
     Args:
         tokens: the secrets accepted; two while one replaces the other.
         open_services: full names of services that check their callers themselves, such as the
             gateway's public API. Health and reflection are always open.
+        secret, knob: what errors call the secret, and where callers set it.
     """
 
-    def __init__(self, tokens: Sequence[SecretStr], *, open_services: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[SecretStr],
+        *,
+        open_services: Collection[str] = (),
+        secret: str = "the cluster secret",
+        knob: str = "WEIR_CLUSTER_TOKEN",
+    ) -> None:
         super().__init__()
         if not all(token.get_secret_value() for token in tokens):
             raise ValueError("an empty cluster token would let everyone in")
         self._tokens = [token.get_secret_value().encode() for token in tokens]
         self._open = _ALWAYS_OPEN | set(open_services)
+        self._missing = (
+            f"this service needs {secret} as `authorization: Bearer`; set {knob} on the caller"
+        )
+        self._wrong = f"{secret} is wrong; {knob} must be the same everywhere"
 
     async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
         """Serves the RPC if its caller knows the secret."""
@@ -44,16 +56,9 @@ class ServiceAuthInterceptor(HandlerInterceptor):
 
     def _check(self, header: str) -> None:
         if header[: len(_SCHEME)].lower() != _SCHEME:
-            raise WeirError(
-                Reason.API_KEY_MISSING,
-                "this service needs the cluster secret as `authorization: Bearer`; "
-                "set WEIR_CLUSTER_TOKEN on the caller",
-            )
+            raise WeirError(Reason.API_KEY_MISSING, self._missing)
         sent = header[len(_SCHEME) :].strip().encode()
         # All are compared, each in constant time.
         matches = [hmac.compare_digest(sent, token) for token in self._tokens]
         if not any(matches):
-            raise WeirError(
-                Reason.API_KEY_INVALID,
-                "the cluster secret is wrong; WEIR_CLUSTER_TOKEN must be the same everywhere",
-            )
+            raise WeirError(Reason.API_KEY_INVALID, self._wrong)
