@@ -21,6 +21,7 @@ from weir_core.errors import (
     WeirError,
 )
 from weir_core.errors.openai import header_safe, to_body, to_http
+from weir_core.errors.refusal import refused_for_now
 from weir_core.errors.status import (
     ERROR_DOMAIN,
     from_rpc_error,
@@ -197,10 +198,12 @@ def test_the_openai_body_of_a_limit_says_what_to_wait_for() -> None:
         "param": None,
         "code": "rate_limit_exceeded",
         "limit_type": "tpm",
+        "limit_id": "tenant:acme/tpm",
         "reset_time": "2026-01-01T00:00:00.250Z",
         "limit": 10_000,
         "used": 9_900,
         "requested": 200,
+        "unit": "tokens",
         "layer": "tenant",
         "resource": "tokens",
     }
@@ -234,6 +237,7 @@ def test_of_several_limits_the_one_that_lasts_longest_is_told() -> None:
     [
         (WeirError(Reason.BUDGET_EXHAUSTED, "m", retry_after_s=3600), "false"),
         (WeirError(Reason.RATE_LIMIT_EXCEEDED, "m"), "false"),
+        (LimitExceeded(Reason.REQUEST_TOO_LARGE, "m", [], retry_after_s=None), "false"),
         (WeirError(Reason.RATE_LIMIT_EXCEEDED, "m", retry_after_s=2.2), "true"),
         (WeirError(Reason.QUEUE_FULL, "m", retry_after_s=0.001), "true"),
         (WeirError(Reason.IDEMPOTENCY_IN_PROGRESS, "m"), None),
@@ -319,4 +323,51 @@ def test_details_that_are_not_ours_or_broken_are_not_believed() -> None:
 def test_trailers_carry_the_push_back_of_generic_clients() -> None:
     assert ("grpc-retry-pushback-ms", "600") in to_trailers(limit_exceeded())
     assert ("grpc-retry-pushback-ms", "-1") in to_trailers(WeirError(Reason.BUDGET_EXHAUSTED, "m"))
+    tomorrow = WeirError(Reason.BUDGET_EXHAUSTED, "m", retry_after_s=3_600)
+    assert ("grpc-retry-pushback-ms", "-1") in to_trailers(tomorrow)
     assert len(to_trailers(WeirError(Reason.QUEUE_FULL, "m"))) == 1
+
+
+NOW_MS = 1_767_225_600_000
+
+
+def test_a_refusal_is_told_by_the_limit_that_lasts_longest() -> None:
+    tokens = limit_exceeded().violations[0]
+    requests = limit_exceeded(
+        limit_id="cluster/rps",
+        limit_type="rps",
+        resource="requests_per_second",
+        layer="cluster",
+        limit=None,
+        used=None,
+        requested=1,
+        reset_time_ms=NOW_MS + 100,
+    ).violations[0]
+    told = refused_for_now([tokens, requests], NOW_MS)
+    assert told.reason is Reason.TOKEN_LIMIT_EXCEEDED
+    assert told.retry_after_s == 0.25
+    assert told.message == (
+        "tenant:acme/tpm allows 10000 tokens, 9900 are used and 200 requested; "
+        "the cluster is at its limit of requests_per_second (cluster/rps); retry in 0.250 s"
+    )
+
+
+def test_a_budget_of_money_is_told_as_money_and_counted_in_nanos() -> None:
+    budget = limit_exceeded(
+        limit_id="tenant:acme/budget_per_month",
+        limit_type="budget",
+        resource="cost_per_month",
+        limit=25_000_000_000,
+        used=24_990_000_000,
+        requested=10_000_001,
+        reset_time_ms=NOW_MS + 86_400_000,
+    ).violations[0]
+    told = refused_for_now([budget], NOW_MS)
+    assert told.reason is Reason.BUDGET_EXHAUSTED
+    assert told.message == (
+        "tenant:acme/budget_per_month allows 25 cost_per_month, 24.99 are used and 0.010000001 "
+        "requested; the next window begins at 2026-01-02T00:00:00.000Z"
+    )
+    error = to_body(told)["error"]
+    assert (error["limit"], error["unit"]) == (25_000_000_000, "currency_nanos")
+    assert error["reset_time"] == "2026-01-02T00:00:00.000Z"

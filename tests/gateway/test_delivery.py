@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import LimitStatus
+from weir_core.errors import LimitExceeded, Reason, Violation
 from weir_gateway.flow.delivery import Delivery, Waiting
-from weir_gateway.openai.rate_headers import go_duration, of_statuses
+from weir_gateway.openai.rate_headers import go_duration, of_refusal, of_statuses
 
 
 def text_of(taken: Any) -> str:
@@ -113,6 +114,8 @@ def test_the_tightest_limit_of_each_resource_is_shown() -> None:
                 status("tpm", 50, -20),
                 status("tpm", 40, 0, shadow=True),
                 status("concurrency", 1, 0),
+                status("budget", 1_000, 400, resource="tokens_per_day"),
+                status("budget", 10**9, 10**8, resource="cost_per_month"),
             ],
             degraded=True,
             now_us=0,
@@ -123,4 +126,40 @@ def test_the_tightest_limit_of_each_resource_is_shown() -> None:
     assert headers[b"x-ratelimit-limit-tokens"] == b"50"
     assert headers[b"x-ratelimit-remaining-tokens"] == b"0"
     assert headers[b"x-ratelimit-mode"] == b"degraded"
-    assert len(headers) == 7
+    assert headers[b"x-ratelimit-remaining-budget"] == b"100000000"
+    assert headers[b"x-ratelimit-resource-budget"] == b"cost_per_month"
+    assert len(headers) == 11
+
+
+def test_a_refusal_shows_each_resource_and_the_limiters_mode() -> None:
+    def violation(limit_type: str, limit: int | None, used: int | None) -> Violation:
+        return Violation(
+            limit_id=f"tenant:acme/{limit_type}",
+            limit_type=limit_type,
+            resource=limit_type,
+            layer="tenant",
+            limit=limit,
+            used=used,
+            requested=5,
+            reset_time_ms=1_500,
+            knob="",
+        )
+
+    violations = [
+        violation("concurrency", 1, 1),
+        violation("rps", 10, 12),
+        violation("tpm", None, None),
+        violation("tpm", 50, 48),
+    ]
+    error = LimitExceeded(Reason.TOKEN_LIMIT_EXCEEDED, "m", violations, retry_after_s=1)
+    error.metadata["limiter_mode"] = "degraded"
+    headers = dict(of_refusal(error, now_us=1_000_000))
+    assert headers == {
+        b"x-ratelimit-mode": b"degraded",
+        b"x-ratelimit-limit-requests": b"10",
+        b"x-ratelimit-remaining-requests": b"0",
+        b"x-ratelimit-reset-requests": b"500ms",
+        b"x-ratelimit-limit-tokens": b"50",
+        b"x-ratelimit-remaining-tokens": b"2",
+        b"x-ratelimit-reset-tokens": b"500ms",
+    }

@@ -10,6 +10,7 @@ from opentelemetry import trace
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceServicer
 from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
+from weir_core.errors.status import to_refusal
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_ratelimiter import wire
@@ -153,7 +154,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             refused = refused_for_now(extended.shortfalls, self._now_ms())
             result.error_reason = wire.reason_to(refused.reason)
             result.message = refused.message
-            result.refusal.CopyFrom(wire.refusal_to(refused))
+            result.refusal.CopyFrom(to_refusal(refused))
         return result
 
     async def _try(self, request: pb.ExplainRequest, response: pb.ExplainResponse) -> set[str]:
@@ -169,7 +170,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         try:
             await self._limiter.reserve(wire.ask_from(message), dry_run=True)
         except LimitExceeded as refused:
-            response.refusal.CopyFrom(wire.refusal_to(refused))
+            response.refusal.CopyFrom(to_refusal(refused))
             return {violation.limit_id for violation in refused.violations}
         response.admissible = True
         return set()

@@ -4,10 +4,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from weir.common.v1 import error_reason_pb2, subject_pb2, usage_pb2
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
-from weir.common.v1.refusal_pb2 import Refusal
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
-from weir_core.errors import InvalidField, LimitExceeded, Reason
-from weir_core.errors.status import to_status
+from weir_core.errors import InvalidField, Reason
 from weir_ratelimiter.ask import Ask, check_ttl
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.reservation import Reservation
@@ -172,15 +170,6 @@ def reservation_to(reservation: Reservation) -> pb.Reservation:
         expire_time=timestamp(reservation.expires_ms),
         settlement=settlement_to(reservation),
     )
-
-
-def refusal_to(refused: LimitExceeded) -> Refusal:
-    """The account of a refusal, for answers that carry it themselves."""
-    refusal = Refusal()
-    for detail in to_status(refused).details:
-        if detail.Is(Refusal.DESCRIPTOR):
-            detail.Unpack(refusal)
-    return refusal
 
 
 def reason_to(reason: Reason) -> error_reason_pb2.ErrorReason.ValueType:

@@ -1,29 +1,19 @@
 """Domain exceptions as HTTP answers that every OpenAI SDK understands."""
 
 import math
-from datetime import UTC, datetime
 
 from weir_core.errors.exceptions import LimitExceeded, Violation, WeirError
-from weir_core.errors.reasons import Reason
+from weir_core.errors.refusal import rfc3339, unit_of
+from weir_core.errors.retry import is_futile
 
 ErrorBody = dict[str, dict[str, object]]
-
-# The SDK retries 409, 429 and 5xx by itself; for these a retry can only fail again.
-_NEVER_RETRY = frozenset(
-    {
-        Reason.BUDGET_EXHAUSTED,
-        Reason.RESERVATION_CONFLICT,
-        Reason.STALE_ATTEMPT,
-        Reason.NOT_BUILT_YET,
-    }
-)
 
 
 def to_http(exc: WeirError, request_id: str = "") -> tuple[int, ErrorBody, dict[str, str]]:
     """HTTP status, JSON body and headers of an exception.
 
-    The body is `{"error": {message, type, param, code}}`; a limit adds `limit_type`,
-    `reset_time` (RFC 3339, null if never), `limit`, `used`, `requested`, `layer`, `resource`.
+    The body is `{"error": {message, type, param, code}}`; a limit adds what
+    `limit_fields` has of the one that lasts longest.
     Header values are printable ASCII.
     """
     return exc.wire.http, to_body(exc), _headers(exc, request_id)
@@ -38,8 +28,26 @@ def to_body(exc: WeirError) -> ErrorBody:
         "code": exc.wire.code,
     }
     if isinstance(exc, LimitExceeded) and exc.violations:
-        error.update(_limit_fields(_binding(exc)))
+        error.update(limit_fields(_binding(exc)))
     return {"error": error}
+
+
+def limit_fields(violation: Violation) -> dict[str, object]:
+    """`limit_type`, `limit_id`, `reset_time` (RFC 3339, null if never), `limit`, `used` and
+    `requested` in `unit`, `layer` and `resource`.
+    """
+    reset_ms = violation.reset_time_ms
+    return {
+        "limit_type": violation.limit_type,
+        "limit_id": violation.limit_id,
+        "reset_time": rfc3339(reset_ms) if reset_ms else None,
+        "limit": violation.limit,
+        "used": violation.used,
+        "requested": violation.requested,
+        "unit": unit_of(violation.resource),
+        "layer": violation.layer,
+        "resource": violation.resource,
+    }
 
 
 def header_safe(value: str) -> str:
@@ -64,28 +72,9 @@ def _binding(exc: LimitExceeded) -> Violation:
     return max(exc.violations, key=lambda v: v.reset_time_ms or math.inf)
 
 
-def _limit_fields(violation: Violation) -> dict[str, object]:
-    return {
-        "limit_type": violation.limit_type,
-        "reset_time": _rfc3339(violation.reset_time_ms),
-        "limit": violation.limit,
-        "used": violation.used,
-        "requested": violation.requested,
-        "layer": violation.layer,
-        "resource": violation.resource,
-    }
-
-
-def _rfc3339(unix_ms: int) -> str | None:
-    if not unix_ms:
-        return None
-    moment = datetime.fromtimestamp(unix_ms / 1_000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _headers(exc: WeirError, request_id: str) -> dict[str, str]:
     headers = {"x-request-id": header_safe(request_id)} if request_id else {}
-    if exc.reason in _NEVER_RETRY or (exc.wire.http == 429 and exc.retry_after_s is None):
+    if is_futile(exc):
         headers["x-should-retry"] = "false"
     elif exc.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(exc.retry_after_s)))

@@ -15,6 +15,7 @@ from weir.common.v1.refusal_pb2 import Refusal
 from weir.common.v1.refusal_pb2 import Violation as WireViolation
 from weir_core.errors.exceptions import InvalidField, LimitExceeded, Violation, WeirError
 from weir_core.errors.reasons import Reason
+from weir_core.errors.retry import is_futile
 
 ERROR_DOMAIN = "tokenweir"
 STATUS_DETAILS = "grpc-status-details-bin"
@@ -45,7 +46,7 @@ def to_status(exc: WeirError) -> Status:
     status.details.add().Pack(_error_info(exc))
     if isinstance(exc, LimitExceeded):
         status.details.add().Pack(_quota_failure(exc))
-        status.details.add().Pack(_refusal(exc))
+        status.details.add().Pack(to_refusal(exc))
     if exc.field is not None:
         status.details.add().Pack(_bad_request(exc, exc.field))
     if exc.retry_after_s is not None:
@@ -59,10 +60,10 @@ def to_trailers(exc: WeirError) -> tuple[tuple[str, str | bytes], ...]:
     A negative push-back tells them not to retry.
     """
     trailers: list[tuple[str, str | bytes]] = [(STATUS_DETAILS, to_status(exc).SerializeToString())]
-    if exc.retry_after_s is not None:
-        trailers.append((RETRY_PUSHBACK, str(max(1, round(exc.retry_after_s * 1_000)))))
-    elif grpc_code(exc) is StatusCode.RESOURCE_EXHAUSTED:
+    if is_futile(exc):
         trailers.append((RETRY_PUSHBACK, "-1"))
+    elif exc.retry_after_s is not None:
+        trailers.append((RETRY_PUSHBACK, str(max(1, round(exc.retry_after_s * 1_000)))))
     return tuple(trailers)
 
 
@@ -102,13 +103,23 @@ def from_status(status: Status) -> WeirError | None:
     return exc
 
 
+def to_refusal(exc: LimitExceeded) -> Refusal:
+    """The account of a refusal as a message; at most the first 16 violations."""
+    return Refusal(violations=[_to_wire(v) for v in exc.violations[:_MAX_VIOLATIONS]])
+
+
+def from_refusal(refusal: Refusal) -> list[Violation]:
+    """The violations of an account."""
+    return [_from_wire(violation) for violation in refusal.violations]
+
+
 def _rebuilt(
     status: Status, reason: Reason, metadata: dict[str, str], field: str | None
 ) -> WeirError:
     retry, refusal = details_pb2.RetryInfo(), Refusal()
     retry_after_s = _seconds(retry.retry_delay) if _unpack(status, retry) else None
     if _unpack(status, refusal):
-        violations = [_from_wire(violation) for violation in refusal.violations]
+        violations = from_refusal(refusal)
         return LimitExceeded(reason, status.message, violations, retry_after_s=retry_after_s)
     if reason is Reason.INVALID_FIELD and field is not None and "bound" in metadata:
         return InvalidField(field, metadata.get("value", ""), metadata["bound"])
@@ -142,10 +153,6 @@ def _quota_failure(exc: LimitExceeded) -> details_pb2.QuotaFailure:
             for violation in exc.violations[:_MAX_VIOLATIONS]
         ]
     )
-
-
-def _refusal(exc: LimitExceeded) -> Refusal:
-    return Refusal(violations=[_to_wire(v) for v in exc.violations[:_MAX_VIOLATIONS]])
 
 
 def _to_wire(violation: Violation) -> WireViolation:

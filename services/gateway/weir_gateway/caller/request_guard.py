@@ -13,13 +13,13 @@ from weir.directory.v1.directory_pb2 import Limit, LimitKind, LimitResource
 from weir_core.bucket import BucketShape, BucketState
 from weir_core.clock import Clock
 from weir_core.directory import DirectoryIndex, ScopedLimit
-from weir_core.errors import LimitExceeded, Reason, Violation
+from weir_core.errors import Violation
+from weir_core.errors.refusal import refused_for_now, requests_per
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
 
 _MAX_BUCKETS = 100_000
 _DEFAULT_PERIOD_MS = 1_000
-_PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class RequestGuard:
             if mirror.shape.wait_ms(mirror.state, 1) != 0:
                 violations.append(self._violation(mirror))
         if violations:
-            raise _refusal(violations, self._clock.now_us() // 1_000)
+            raise refused_for_now(violations, self._clock.now_us() // 1_000)
         for mirror in mirrors:
             mirror.state = mirror.shape.debited(mirror.state, 1)
         return GuardTicket(self, mirrors)
@@ -85,11 +85,10 @@ class RequestGuard:
     def _violation(self, mirror: _Mirror) -> Violation:
         wait_ms = mirror.shape.wait_ms(mirror.state, 1)
         capacity = mirror.shape.capacity
-        period = mirror.shape.period_ms
         return Violation(
             limit_id=mirror.id,
             limit_type="rps",
-            resource=f"requests_per_{_PERIODS.get(period, f'{period}_ms')}",
+            resource=requests_per(mirror.shape.period_ms),
             layer=mirror.layer,
             limit=capacity,
             used=capacity - mirror.shape.level(mirror.state),
@@ -151,20 +150,4 @@ def _shape(limit: Limit) -> BucketShape:
     period_ms = limit.period.ToMilliseconds() if limit.HasField("period") else 0
     return BucketShape.of(
         limit.capacity, limit.refill or limit.capacity, period_ms or _DEFAULT_PERIOD_MS
-    )
-
-
-def _refusal(violations: list[Violation], now_ms: int) -> LimitExceeded:
-    longest = max(violation.reset_time_ms for violation in violations)
-    wait_s = max(0, longest - now_ms) / 1_000
-    told = "; ".join(
-        f"{violation.limit_id} allows {violation.limit} {violation.resource}, "
-        f"{violation.used} are used and 1 requested"
-        for violation in violations
-    )
-    return LimitExceeded(
-        Reason.RATE_LIMIT_EXCEEDED,
-        f"{told}; retry in {wait_s:.3f} s",
-        violations,
-        retry_after_s=wait_s,
     )

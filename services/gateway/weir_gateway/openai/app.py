@@ -38,8 +38,9 @@ _EXPOSED = (
     *(
         f"x-ratelimit-{what}-{resource}"
         for what in ("limit", "remaining", "reset")
-        for resource in ("requests", "tokens")
+        for resource in ("requests", "tokens", "budget")
     ),
+    "x-ratelimit-resource-budget",
 )
 
 

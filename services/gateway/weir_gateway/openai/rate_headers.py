@@ -1,43 +1,60 @@
-"""`x-ratelimit-*` headers: the most constrained limit of requests and of tokens."""
+"""`x-ratelimit-*` headers: the most constrained limit of requests, of tokens and of budgets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import LimitStatus
 from weir_core.errors import LimitExceeded
+from weir_core.errors.refusal import LIMITER_MODE
 
-_RESOURCES = {"rps": "requests", "tpm": "tokens"}
+_FAMILIES = {"rps": "requests", "tpm": "tokens", "budget": "budget"}
+
+RawHeaders = list[tuple[bytes, bytes]]
 
 
-def of_statuses(
-    statuses: Sequence[LimitStatus], *, degraded: bool, now_us: int
-) -> list[tuple[bytes, bytes]]:
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Where a limit stands, in units of its resource."""
+
+    family: str
+    resource: str
+    limit: int
+    remaining: int
+    reset_ms: int
+
+    @property
+    def share(self) -> float:
+        return self.remaining / max(1, self.limit)
+
+
+def of_statuses(statuses: Sequence[LimitStatus], *, degraded: bool, now_us: int) -> RawHeaders:
     """Headers of an admission; limits without numbers are not the caller's and stay out."""
-    headers = [(b"x-ratelimit-mode", b"degraded" if degraded else b"enforced")]
-    tightest: dict[str, LimitStatus] = {}
-    for status in statuses:
-        resource = _RESOURCES.get(status.limit_type)
-        if resource is None or status.shadow or not status.HasField("limit"):
-            continue
-        known = tightest.get(resource)
-        if known is None or _share(status) < _share(known):
-            tightest[resource] = status
-    for resource, status in tightest.items():
-        reset_us = status.reset_time.ToMicroseconds() if status.HasField("reset_time") else now_us
-        headers += _triple(resource, status.limit, status.remaining, (reset_us - now_us) // 1_000)
-    return headers
+    mode = b"degraded" if degraded else b"enforced"
+    standings = (
+        _of_status(status, _FAMILIES[status.limit_type], now_us)
+        for status in statuses
+        if status.limit_type in _FAMILIES and not status.shadow and status.HasField("limit")
+    )
+    return [(b"x-ratelimit-mode", mode), *_headers(standings)]
 
 
-def of_refusal(error: LimitExceeded, *, now_us: int) -> list[tuple[bytes, bytes]]:
+def of_refusal(error: LimitExceeded, *, now_us: int) -> RawHeaders:
     """Headers of a 429."""
-    headers = [(b"x-ratelimit-mode", b"enforced")]
-    for violation in error.violations:
-        resource = _RESOURCES.get(violation.limit_type)
-        if resource is None or violation.limit is None or violation.used is None:
-            continue
-        wait_ms = violation.reset_time_ms - now_us // 1_000 if violation.reset_time_ms else 0
-        headers += _triple(resource, violation.limit, violation.limit - violation.used, wait_ms)
-        break
-    return headers
+    mode = error.metadata.get(LIMITER_MODE, "enforced").encode()
+    standings = (
+        _Standing(
+            _FAMILIES[violation.limit_type],
+            violation.resource,
+            violation.limit,
+            violation.limit - violation.used,
+            violation.reset_time_ms - now_us // 1_000 if violation.reset_time_ms else 0,
+        )
+        for violation in error.violations
+        if violation.limit_type in _FAMILIES
+        and violation.limit is not None
+        and violation.used is not None
+    )
+    return [(b"x-ratelimit-mode", mode), *_headers(standings)]
 
 
 def go_duration(milliseconds: int) -> str:
@@ -54,17 +71,31 @@ def go_duration(milliseconds: int) -> str:
     return f"{hours}h{minutes}m{seconds}" if hours else f"{minutes}m{seconds}"
 
 
-def _share(status: LimitStatus) -> float:
-    return status.remaining / max(1, status.limit)
+def _of_status(status: LimitStatus, family: str, now_us: int) -> _Standing:
+    reset_us = status.reset_time.ToMicroseconds() if status.HasField("reset_time") else now_us
+    reset_ms = (reset_us - now_us) // 1_000
+    return _Standing(family, status.resource, status.limit, status.remaining, reset_ms)
 
 
-def _triple(resource: str, limit: int, remaining: int, reset_ms: int) -> list[tuple[bytes, bytes]]:
+def _headers(standings: Iterable[_Standing]) -> RawHeaders:
+    tightest: dict[str, _Standing] = {}
+    for standing in standings:
+        known = tightest.get(standing.family)
+        if known is None or standing.share < known.share:
+            tightest[standing.family] = standing
+    return [header for standing in tightest.values() for header in _of(standing)]
+
+
+def _of(standing: _Standing) -> RawHeaders:
     values = {
-        "limit": str(limit),
-        "remaining": str(max(0, remaining)),
-        "reset": go_duration(reset_ms),
+        "limit": str(standing.limit),
+        "remaining": str(max(0, standing.remaining)),
+        "reset": go_duration(standing.reset_ms),
     }
+    if standing.family == "budget":
+        # Of several kinds, unlike the others: tokens a day, money a month.
+        values["resource"] = standing.resource
     return [
-        (f"x-ratelimit-{name}-{resource}".encode(), value.encode())
+        (f"x-ratelimit-{name}-{standing.family}".encode(), value.encode())
         for name, value in values.items()
     ]

@@ -5,6 +5,7 @@ from enum import IntEnum
 import msgspec
 
 from weir_core.bucket import BucketShape
+from weir_core.errors.refusal import requests_per
 from weir_ratelimiter.domain.calendar import Calendar
 
 
@@ -61,8 +62,6 @@ LIMIT_TYPES = {
 }
 """Public name of the family of each resource (`limit_type`)."""
 
-_PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
-
 
 class Limit(msgspec.Struct, frozen=True):
     """A limit of one owner.
@@ -109,8 +108,7 @@ class Limit(msgspec.Struct, frozen=True):
             return f"{name}_per_{self.calendar.unit}"
         if self.resource is not Resource.REQUESTS:
             return name
-        period = self.shape.period_ms
-        return f"requests_per_{_PERIODS.get(period, f'{period}_ms')}"
+        return requests_per(self.shape.period_ms)
 
     @property
     def numbers_are_own(self) -> bool:

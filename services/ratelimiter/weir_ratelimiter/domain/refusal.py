@@ -2,16 +2,10 @@
 
 from collections.abc import Sequence
 
-from weir_core.errors import LimitExceeded, Reason, Violation
-from weir_ratelimiter.domain.limit import Kind, Layer, Resource
+from weir_core.errors import LimitExceeded, Reason, Violation, refusal
+from weir_core.errors.refusal import counted
+from weir_ratelimiter.domain.limit import Kind, Resource
 from weir_ratelimiter.domain.shortfall import Shortfall
-
-_REASONS = {
-    "rps": Reason.RATE_LIMIT_EXCEEDED,
-    "tpm": Reason.TOKEN_LIMIT_EXCEEDED,
-    "concurrency": Reason.CONCURRENCY_LIMIT_EXCEEDED,
-    "budget": Reason.BUDGET_EXHAUSTED,
-}
 
 
 def violation(short: Shortfall, now_ms: int) -> Violation:
@@ -40,15 +34,7 @@ def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceed
     never = [short for short in shortfalls if short.wait_ms is None]
     if never:
         return refused_for_ever(never, now_ms)
-    longest = max(shortfalls, key=lambda short: short.wait_ms or 0)
-    wait_ms = longest.wait_ms or 0
-    message = "; ".join(_sentence(short) for short in shortfalls)
-    return LimitExceeded(
-        _REASONS[longest.limit.limit_type],
-        f"{message}; retry in {wait_ms / 1000:.3f} s",
-        [violation(short, now_ms) for short in shortfalls],
-        retry_after_s=wait_ms / 1000,
-    )
+    return refusal.refused_for_now([violation(short, now_ms) for short in shortfalls], now_ms)
 
 
 def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
@@ -72,16 +58,6 @@ def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExcee
     )
 
 
-def _sentence(short: Shortfall) -> str:
-    limit = short.limit
-    if not limit.numbers_are_own:
-        return f"{_layer(limit.layer)} is at its limit of {limit.resource_name} ({limit.key})"
-    return (
-        f"{limit.key} allows {limit.capacity} {limit.resource_name}, "
-        f"{short.used} are used and {short.requested} requested"
-    )
-
-
 def _never(short: Shortfall) -> str:
     limit = short.limit
     if limit.capacity == 0:
@@ -93,19 +69,17 @@ def _never(short: Shortfall) -> str:
             f"the request has {short.requested} {what}, over the {limit.capacity} that "
             f"{limit.key} allows; {advice}"
         )
+    requested = counted(short.requested, limit.resource_name)
     if not limit.numbers_are_own:
         return (
-            f"the request needs {short.requested} {limit.resource_name} at once, more than "
+            f"the request needs {requested} {limit.resource_name} at once, more than "
             f"{limit.key} ever holds; send less or change {limit.knob}"
         )
+    most = counted(limit.capacity, limit.resource_name)
     return (
-        f"the request needs {short.requested} {limit.resource_name} at once, and {limit.key} "
-        f"never holds more than {limit.capacity}; send less or change {limit.knob}"
+        f"the request needs {requested} {limit.resource_name} at once, and {limit.key} "
+        f"never holds more than {most}; send less or change {limit.knob}"
     )
-
-
-def _layer(layer: Layer) -> str:
-    return "the cluster" if layer is Layer.CLUSTER else f"the {layer.label.replace('_', ' ')}"
 
 
 _CONTEXT_WORDS = {

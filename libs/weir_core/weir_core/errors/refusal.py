@@ -1,0 +1,90 @@
+"""The one account of a refusal by limits: its reason, its sentences, its time.
+
+Whoever refuses says what did not fit as violations; everything that people and programs read
+is made of them here, so that all doors and services tell the same.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from weir_core.errors.exceptions import LimitExceeded, Violation
+from weir_core.errors.reasons import Reason
+
+LIMITER_MODE = "limiter_mode"
+"""Key of `WeirError.metadata`; `degraded` while the ratelimiter works on a share of the rates."""
+
+_REASONS = {
+    "rps": Reason.RATE_LIMIT_EXCEEDED,
+    "tpm": Reason.TOKEN_LIMIT_EXCEEDED,
+    "concurrency": Reason.CONCURRENCY_LIMIT_EXCEEDED,
+    "budget": Reason.BUDGET_EXHAUSTED,
+}
+_PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
+_NANOS = Decimal(10**9)
+
+
+def refused_for_now(violations: Sequence[Violation], now_ms: int) -> LimitExceeded:
+    """The refusal of a request that will fit once all of `violations` have passed.
+
+    Its reason is that of the limit which takes longest.
+
+    Args:
+        violations: one or more, each with the time at which it passes.
+        now_ms: Unix milliseconds.
+    """
+    longest = max(violations, key=lambda violation: violation.reset_time_ms)
+    wait_s = max(0, longest.reset_time_ms - now_ms) / 1_000
+    reason = _REASONS[longest.limit_type]
+    if reason is Reason.BUDGET_EXHAUSTED:
+        when = f"the next window begins at {rfc3339(longest.reset_time_ms)}"
+    else:
+        when = f"retry in {wait_s:.3f} s"
+    told = "; ".join(map(_sentence, violations))
+    return LimitExceeded(reason, f"{told}; {when}", violations, retry_after_s=wait_s)
+
+
+def requests_per(period_ms: int) -> str:
+    """Public name of what a limit of requests counts, such as `requests_per_minute`."""
+    return f"requests_per_{_PERIODS.get(period_ms, f'{period_ms}_ms')}"
+
+
+def unit_of(resource: str) -> str:
+    """What the numbers of a limit count: `requests`, `tokens` or `currency_nanos`."""
+    if _is_money(resource):
+        return "currency_nanos"
+    return "tokens" if "tokens" in resource else "requests"
+
+
+def counted(units: int, resource: str) -> str:
+    """An amount of a resource for people; money as a decimal."""
+    if not _is_money(resource):
+        return str(units)
+    text = f"{units / _NANOS:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def rfc3339(unix_ms: int) -> str:
+    """A moment as `2026-01-01T00:00:07.000Z`."""
+    moment = datetime.fromtimestamp(unix_ms / 1_000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _sentence(violation: Violation) -> str:
+    resource = violation.resource
+    if violation.limit is None or violation.used is None:
+        return f"{_layer(violation.layer)} is at its limit of {resource} ({violation.limit_id})"
+    limit, used, requested = (
+        counted(units, resource) for units in (violation.limit, violation.used, violation.requested)
+    )
+    return (
+        f"{violation.limit_id} allows {limit} {resource}, {used} are used and {requested} requested"
+    )
+
+
+def _layer(layer: str) -> str:
+    return f"the {layer.replace('_', ' ')}"
+
+
+def _is_money(resource: str) -> bool:
+    return resource.startswith("cost")
