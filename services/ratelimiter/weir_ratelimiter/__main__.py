@@ -4,6 +4,7 @@ import sys
 
 from weir_core.process import ServiceRuntime, run_service
 from weir_ratelimiter.app import RateLimiterApp
+from weir_ratelimiter.envoy.servicer import SERVICE as ENVOY_SERVICE
 from weir_ratelimiter.settings import RateLimiterSettings
 
 
@@ -13,6 +14,14 @@ async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
     runtime.on_close(app.stop)
     await app.start()
     runtime.add_server(app.server, address=settings.address, knob="address", services=app.services)
+    if app.envoy_server is not None:
+        runtime.add_server(
+            app.envoy_server,
+            address=settings.envoy_address,
+            knob="envoy_address",
+            services=[ENVOY_SERVICE],
+            key="envoy",
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 
+import grpc
 from pydantic import SecretStr
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import (
@@ -11,10 +12,11 @@ from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
 from weir_core.rpc.channel import open_channel
-from weir_core.rpc.interceptors import default_interceptors
+from weir_core.rpc.interceptors import ServiceAuthInterceptor, default_interceptors
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.telemetry import Telemetry
 from weir_ratelimiter.directory.follower import DirectoryFollower
+from weir_ratelimiter.envoy.server import envoy_server
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.periodic import Periodic
@@ -38,6 +40,7 @@ class RateLimiterApp:
         server: serves `services` once an address is bound to it and it is started; whoever
             does that also stops it, before `stop`.
         services: full names of the services on the server.
+        envoy_server: serves Envoys, as `server`; None without an `envoy_address`.
 
     Raises:
         StartupError: there is no cluster secret.
@@ -52,11 +55,13 @@ class RateLimiterApp:
         self._token = _cluster_token(settings)
         self._closing = AsyncExitStack()
         self.services = [SERVICE]
-        self.server = create_server(
-            interceptors=default_interceptors(
-                tracing=telemetry.tracing, registry=telemetry.registry, tokens=[self._token]
-            )
+        self._interceptors = default_interceptors(
+            tracing=telemetry.tracing, registry=telemetry.registry
         )
+        self.server = create_server(
+            interceptors=[*self._interceptors, ServiceAuthInterceptor([self._token])]
+        )
+        self.envoy_server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
         """Open the store, follow the directory, and be ready to serve.
@@ -68,6 +73,10 @@ class RateLimiterApp:
         limiter = self._limiter(store)
         servicer = RateLimiterServicer(limiter, self._now_ms)
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
+        if self._settings.envoy_address:
+            self.envoy_server = envoy_server(
+                self._settings, limiter, self._interceptors, self._now_ms
+            )
         self._follow_directory(limiter)
         self._run(Periodic("sweep", self._settings.sweep_interval_s, limiter.sweep))
 

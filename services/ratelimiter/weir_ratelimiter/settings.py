@@ -1,6 +1,8 @@
 """Settings of the ratelimiter process."""
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings
@@ -20,6 +22,15 @@ class RateLimiterSettings(ServiceSettings):
     address: str = Field("127.0.0.1:8002", description="host:port of the gRPC API")
     directory_address: str = Field(
         "127.0.0.1:8001", description="host:port that serves weir.directory.v1 (the gateway)"
+    )
+    envoy_address: str = Field(
+        "", description="host:port on which Envoys may ask (docs/envoy.md); empty: none"
+    )
+    envoy_secret: SecretStr | None = Field(
+        None, min_length=1, description="secret that Envoys must send; none: anyone may ask"
+    )
+    envoy_unknown_tenant: Literal["deny", "pass"] = Field(
+        "deny", description="what becomes of an Envoy's request of no tenant of the directory"
     )
     journal: str = Field(".weir/journal", description="folder of the journal")
     fsync: FsyncPolicy = "interval"
