@@ -21,7 +21,13 @@ from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import ServiceAuthInterceptor
 from weir_core.rpc.server import add_reflection
 from weir_core.telemetry.context import bind_request, current_request_id
-from weir_core.telemetry.tracing import Tracing, context_from, setup_tracing, traceparent_of
+from weir_core.telemetry.tracing import (
+    Tracing,
+    context_from,
+    current_traceparent,
+    setup_tracing,
+    traceparent_of,
+)
 
 REAL = "weir.worker.v1.WorkerService"
 
@@ -182,6 +188,27 @@ async def test_a_sampled_caller_is_followed_and_an_unsampled_one_is_not() -> Non
         await asyncio.to_thread(tracing.shutdown)
         assert [span.name for span in sink.spans] == ["yes"]
         assert sink.trace(trace_id)[0].parent_id == span_id
+
+
+async def test_an_unrecorded_trace_is_passed_on_and_costs_no_span() -> None:
+    async def inside(request: bytes, context: Any) -> bytes:
+        return current_traceparent().encode()
+
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
+    async with otlp_sink() as sink:
+        tracing = setup_tracing("weir-x", endpoint=sink.endpoint)
+        async with echo_server(tracing=tracing, F=("unary", inside)) as echo:
+            for sent, recorded in (
+                (f"00-{trace}-00", False),
+                (f"00-{trace}-02", False),
+                (f"00-{trace}-01", True),
+                (f"00-{'0' * 32}-00f067aa0ba902b7-00", True),
+                (f"00-{trace}-0", True),
+            ):
+                told = await echo.unary("F")(b"", metadata=(("traceparent", sent),))
+                assert (told.decode() == f"00-{trace}-00") is not recorded, sent
+        await asyncio.to_thread(tracing.shutdown)
+        assert len(sink.spans) == 3
 
 
 async def test_without_an_endpoint_ids_are_made_and_passed_on_but_nothing_is_kept() -> None:

@@ -4,6 +4,7 @@ Requests share streams, so a span's parent mostly comes as a `traceparent` strin
 frame, and the spans of queue, prefill and decode are written afterwards from timestamps.
 """
 
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,21 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
 
+_TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _W3C = TraceContextTextMapPropagator()
 _EXPORT_TIMEOUT_S = 5
 _EXPORT_DELAY_MS = 1_000
@@ -157,6 +167,18 @@ def context_from(traceparent: str, tracestate: str = "") -> Context:
         return Context()
     carrier = {"traceparent": traceparent, "tracestate": tracestate}
     return _W3C.extract(carrier, context=Context())
+
+
+def unrecorded_span(traceparent: str) -> Span | None:
+    """Stands for a span of a trace whose caller decided not to record it.
+
+    None if `traceparent` asks for recording, is malformed, or of a later version.
+    """
+    parts = _TRACEPARENT.fullmatch(traceparent)
+    if parts is None or int(parts[3], 16) & TraceFlags.SAMPLED:
+        return None
+    context = SpanContext(int(parts[1], 16), int(parts[2], 16), is_remote=True)
+    return NonRecordingSpan(context) if context.is_valid else None
 
 
 def traceparent_of(span: Span) -> str:

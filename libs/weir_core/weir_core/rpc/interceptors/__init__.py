@@ -2,14 +2,18 @@
 
 from collections.abc import Collection, Sequence
 
-import grpc
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
 from weir_core.rpc.interceptors.auth import ServiceAuthInterceptor
 from weir_core.rpc.interceptors.deadline import DeadlineInterceptor
 from weir_core.rpc.interceptors.errors import ErrorsInterceptor
-from weir_core.rpc.interceptors.handler import HandlerInterceptor, RpcMethod
+from weir_core.rpc.interceptors.handler import (
+    HandlerInterceptor,
+    InterceptorChain,
+    RpcCall,
+    RpcMethod,
+)
 from weir_core.rpc.interceptors.metrics import MetricsInterceptor
 from weir_core.rpc.interceptors.tracing import TracingInterceptor
 from weir_core.telemetry.tracing import Tracing
@@ -18,7 +22,9 @@ __all__ = [
     "DeadlineInterceptor",
     "ErrorsInterceptor",
     "HandlerInterceptor",
+    "InterceptorChain",
     "MetricsInterceptor",
+    "RpcCall",
     "RpcMethod",
     "ServiceAuthInterceptor",
     "TracingInterceptor",
@@ -33,7 +39,7 @@ def default_interceptors(
     tokens: Sequence[SecretStr] = (),
     open_services: Collection[str] = (),
     default_deadline_s: float | None = 30.0,
-) -> list[grpc.aio.ServerInterceptor]:
+) -> list[HandlerInterceptor]:
     """Interceptors for `create_server`, outermost first.
 
     1. tracing: the span covers everything, and the request id is known to all logs.
@@ -49,7 +55,7 @@ def default_interceptors(
         open_services: services that the check does not cover.
         default_deadline_s: bound of unary calls that came without a deadline.
     """
-    chain: list[grpc.aio.ServerInterceptor] = [
+    chain: list[HandlerInterceptor] = [
         TracingInterceptor(tracing),
         MetricsInterceptor(registry),
         ErrorsInterceptor(),

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from weir_core.errors import Reason, WeirError
-from weir_core.rpc.interceptors.handler import Context, HandlerInterceptor, Proceed, RpcMethod
-from weir_core.rpc.metadata import AUTHORIZATION, first_value
+from weir_core.rpc.interceptors.handler import HandlerInterceptor, Proceed, RpcCall
+from weir_core.rpc.metadata import AUTHORIZATION
 
 _ALWAYS_OPEN = frozenset(
     {
@@ -38,7 +38,6 @@ class ServiceAuthInterceptor(HandlerInterceptor):
         secret: str = "the cluster secret",
         knob: str = "WEIR_CLUSTER_TOKEN",
     ) -> None:
-        super().__init__()
         if not all(token.get_secret_value() for token in tokens):
             raise ValueError("an empty cluster token would let everyone in")
         self._tokens = [token.get_secret_value().encode() for token in tokens]
@@ -48,10 +47,10 @@ class ServiceAuthInterceptor(HandlerInterceptor):
         )
         self._wrong = f"{secret} is wrong; {knob} must be the same everywhere"
 
-    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+    async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Serves the RPC if its caller knows the secret."""
-        if method.service not in self._open:
-            self._check(first_value(context.invocation_metadata(), AUTHORIZATION))
+        if call.method.service not in self._open:
+            self._check(call.metadata(AUTHORIZATION))
         return await proceed()
 
     def _check(self, header: str) -> None:

@@ -5,7 +5,12 @@ from typing import Any
 
 from weir_core.errors import Reason, WeirError
 from weir_core.rpc.deadline import set_budget
-from weir_core.rpc.interceptors.handler import Context, HandlerInterceptor, Proceed, RpcMethod
+from weir_core.rpc.interceptors.handler import (
+    HandlerInterceptor,
+    Proceed,
+    RpcCall,
+    RpcMethod,
+)
 
 
 class DeadlineInterceptor(HandlerInterceptor):
@@ -19,13 +24,13 @@ class DeadlineInterceptor(HandlerInterceptor):
     """
 
     def __init__(self, *, default_s: float | None = 30.0, minimum_s: float = 0.001) -> None:
-        super().__init__()
         self._default_s = default_s
         self._minimum_s = minimum_s
 
-    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+    async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Serves the RPC within its budget."""
-        left: float | None = context.time_remaining()
+        method = call.method
+        left: float | None = call.context.time_remaining()
         if left is not None and left < self._minimum_s:
             raise WeirError(Reason.DEADLINE_EXCEEDED, f"the deadline passed before {method.name}")
         if left is None and method.kind == "unary":

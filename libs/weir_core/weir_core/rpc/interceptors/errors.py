@@ -13,6 +13,7 @@ from weir_core.rpc.interceptors.handler import (
     Context,
     HandlerInterceptor,
     Proceed,
+    RpcCall,
     RpcMethod,
 )
 from weir_core.telemetry.context import current_request_id
@@ -33,8 +34,9 @@ class ErrorsInterceptor(HandlerInterceptor):
     - Anything else: INTERNAL with an id; the log has the traceback under that id.
     """
 
-    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+    async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Serves the RPC and maps its exceptions."""
+        method, context = call.method, call.context
         try:
             result = await proceed()
         except ClientGone:

@@ -3,9 +3,10 @@
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -16,8 +17,6 @@ from weir_core.errors import Reason, WeirError
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, Context], Awaitable[Any]]
 Proceed = Callable[[], Awaitable[Any]]
-
-_WRAPPED = "_weir_wrapped"
 
 _CANCEL_FOLLOWS_S = 1.0
 
@@ -53,20 +52,49 @@ class RpcMethod:
     kind: str
 
 
-class HandlerInterceptor(grpc.aio.ServerInterceptor, ABC):
+class RpcCall:
+    """One call of a method."""
+
+    __slots__ = ("_metadata", "context", "method")
+
+    def __init__(self, method: RpcMethod, context: Context) -> None:
+        self.method = method
+        self.context = context
+        self._metadata: dict[str, str] | None = None
+
+    def metadata(self, key: str) -> str:
+        """The first text value that the caller sent under `key`, or an empty string."""
+        if self._metadata is None:
+            # Read once: grpc converts all of it at every reading.
+            self._metadata = {}
+            for name, value in self.context.invocation_metadata() or ():
+                if isinstance(value, str):
+                    self._metadata.setdefault(name, value)
+        return self._metadata.get(key, "")
+
+
+class HandlerInterceptor(ABC):
     """Base of the interceptors: subclasses write `around` once for every kind of RPC.
+
+    `create_server` chains them.
+    """
+
+    @abstractmethod
+    async def around(self, call: RpcCall, proceed: Proceed) -> Any:
+        """Runs `await proceed()` once, or raises instead; returns what it returned."""
+
+
+class InterceptorChain(grpc.aio.ServerInterceptor):
+    """Several interceptors in one, outermost first: each more would cost every call again.
 
     Streaming handlers are run as coroutines that write: the generator of a handler is closed
     in the same task and context when the client goes away (a bare generator would be left to
     the garbage collector, which closes it in another task).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interceptors: Sequence[HandlerInterceptor]) -> None:
+        self._inwards = tuple(reversed(interceptors))
         self._wrapped: dict[str, tuple[Any, Any]] = {}
-
-    @abstractmethod
-    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
-        """Runs `await proceed()` once, or raises instead; returns what it returned."""
 
     async def intercept_service(
         self,
@@ -86,15 +114,17 @@ class HandlerInterceptor(grpc.aio.ServerInterceptor, ABC):
 
     def _wrap(self, handler: Any, path: str) -> Handler:
         method = _method_of(handler, path)
-        behaviour = _behaviour_of(handler)
-        inner = _as_coroutine(behaviour, method, handler.response_streaming)
-        if not hasattr(behaviour, _WRAPPED):
-            inner = _decoded(inner, method)
+        inner = _decoded(
+            _as_coroutine(_behaviour_of(handler), method, handler.response_streaming), method
+        )
 
         async def wrapped(request: Any, context: Context) -> Any:
-            return await self.around(method, context, lambda: inner(request, context))
+            call = RpcCall(method, context)
+            proceed: Proceed = partial(inner, request, context)
+            for interceptor in self._inwards:
+                proceed = partial(interceptor.around, call, proceed)
+            return await proceed()
 
-        setattr(wrapped, _WRAPPED, True)
         return wrapped
 
 
@@ -138,8 +168,8 @@ def _decoded(inner: Handler, method: RpcMethod) -> Handler:
 
 
 def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    if deserialize is None or hasattr(deserialize, _WRAPPED):
-        return deserialize
+    if deserialize is None:
+        return None
 
     def decode(data: bytes) -> Any:
         try:
@@ -147,7 +177,6 @@ def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], An
         except DecodeError as exc:
             return Undecodable(str(exc))
 
-    setattr(decode, _WRAPPED, True)
     return decode
 
 

@@ -1,11 +1,18 @@
 """Counts, durations and calls in flight, under the names of go-grpc-middleware."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
+import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from weir_core.rpc.interceptors.handler import Context, HandlerInterceptor, Proceed, RpcMethod
+from weir_core.rpc.interceptors.handler import (
+    HandlerInterceptor,
+    Proceed,
+    RpcCall,
+    RpcMethod,
+)
 from weir_core.rpc.interceptors.outcome import code_of
 from weir_core.telemetry.metrics import RPC_LATENCY_BUCKETS
 
@@ -17,7 +24,6 @@ class MetricsInterceptor(HandlerInterceptor):
     """Measures every RPC that has a handler; unknown methods make no label."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        super().__init__()
         self._started = Counter("grpc_server_started", "RPCs started", _METHOD, registry=registry)
         self._handled = Counter(
             "grpc_server_handled", "RPCs ended", (*_METHOD, "grpc_code"), registry=registry
@@ -30,12 +36,13 @@ class MetricsInterceptor(HandlerInterceptor):
             registry=registry,
         )
         self._in_flight = Gauge(_IN_FLIGHT, "RPCs being served", _METHOD, registry=registry)
+        self._of_method: dict[RpcMethod, _MethodMetrics] = {}
 
-    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+    async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Measures one RPC."""
-        labels = (method.kind, method.service, method.name)
-        self._started.labels(*labels).inc()
-        self._in_flight.labels(*labels).inc()
+        metrics = self._of(call.method)
+        metrics.started.inc()
+        metrics.in_flight.inc()
         began = time.perf_counter()
         error: BaseException | None = None
         try:
@@ -44,9 +51,45 @@ class MetricsInterceptor(HandlerInterceptor):
             error = exc
             raise
         finally:
-            self._in_flight.labels(*labels).dec()
-            self._seconds.labels(*labels).observe(time.perf_counter() - began)
-            self._handled.labels(*labels, code_of(context, error).name).inc()
+            metrics.in_flight.dec()
+            metrics.seconds.observe(time.perf_counter() - began)
+            metrics.handled(code_of(call.context, error)).inc()
+
+    def _of(self, method: RpcMethod) -> "_MethodMetrics":
+        found = self._of_method.get(method)
+        if found is None:
+            labels = (method.kind, method.service, method.name)
+            found = self._of_method[method] = _MethodMetrics(
+                self._started.labels(*labels),
+                self._in_flight.labels(*labels),
+                self._seconds.labels(*labels),
+                lambda code: self._handled.labels(*labels, code.name),
+            )
+        return found
+
+
+class _MethodMetrics:
+    """The metrics of one method, looked up once: to look them up costs more than to count."""
+
+    def __init__(
+        self,
+        started: Counter,
+        in_flight: Gauge,
+        seconds: Histogram,
+        handled: Callable[[grpc.StatusCode], Counter],
+    ) -> None:
+        self.started = started
+        self.in_flight = in_flight
+        self.seconds = seconds
+        self._handled = handled
+        self._by_code: dict[grpc.StatusCode, Counter] = {}
+
+    def handled(self, code: grpc.StatusCode) -> Counter:
+        """RPCs that ended with `code`."""
+        found = self._by_code.get(code)
+        if found is None:
+            found = self._by_code[code] = self._handled(code)
+        return found
 
 
 def rpcs_in_flight(registry: CollectorRegistry) -> int:

@@ -3,14 +3,15 @@
 from typing import Any
 
 import grpc
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from weir_core.rpc.interceptors.handler import Context, HandlerInterceptor, Proceed, RpcMethod
+from weir_core.rpc.interceptors.handler import HandlerInterceptor, Proceed, RpcCall
 from weir_core.rpc.interceptors.outcome import code_of
-from weir_core.rpc.metadata import REQUEST_ID, TRACEPARENT, TRACESTATE, first_value
+from weir_core.rpc.metadata import REQUEST_ID, TRACEPARENT, TRACESTATE
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
-from weir_core.telemetry.tracing import Tracing, context_from, make_current
+from weir_core.telemetry.tracing import Tracing, context_from, make_current, unrecorded_span
 
 # Probes and long-lived multiplexed streams: requests on these carry their own traceparent.
 _UNTRACED = ("grpc.health.", "grpc.reflection.")
@@ -31,20 +32,28 @@ class TracingInterceptor(HandlerInterceptor):
     """Continues the caller's trace; the span is current in the handler and ends with it.
 
     Health, reflection and bidirectional streams get no span: a span that lasts as long as the
-    process tells nothing.
+    process tells nothing. A caller that does not record its trace is passed on as the parent of
+    what the handler calls, at a fraction of the cost of a span that nobody will see.
     """
 
     def __init__(self, tracing: Tracing) -> None:
-        super().__init__()
         self._tracing = tracing
 
-    async def around(self, method: RpcMethod, context: Context, proceed: Proceed) -> Any:
+    async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Serves the RPC inside a span."""
-        metadata = context.invocation_metadata()
-        bind_request(request_id=first_value(metadata, REQUEST_ID)[:128], tenant_id="")
-        if method.kind == "bidi_stream" or method.service.startswith(_UNTRACED):
+        bind_request(request_id=call.metadata(REQUEST_ID)[:128], tenant_id="")
+        if call.method.kind == "bidi_stream" or call.method.service.startswith(_UNTRACED):
             return await proceed()
-        parent = context_from(first_value(metadata, TRACEPARENT), first_value(metadata, TRACESTATE))
+        traceparent = call.metadata(TRACEPARENT)
+        unrecorded = unrecorded_span(traceparent)
+        if unrecorded is not None:
+            make_current(unrecorded)
+            return await proceed()
+        parent = context_from(traceparent, call.metadata(TRACESTATE))
+        return await self._traced(call, parent, proceed)
+
+    async def _traced(self, call: RpcCall, parent: Context, proceed: Proceed) -> Any:
+        method = call.method
         span = self._tracing.start(
             f"{method.service}/{method.name}",
             parent=parent,
@@ -63,7 +72,7 @@ class TracingInterceptor(HandlerInterceptor):
             error = exc
             raise
         finally:
-            _end(span, code_of(context, error))
+            _end(span, code_of(call.context, error))
 
 
 def _end(span: Span, code: grpc.StatusCode) -> None:
