@@ -28,7 +28,8 @@ from weir.worker.v1.worker_service_pb2_grpc import (
     WorkerServiceServicer,
     add_WorkerServiceServicer_to_server,
 )
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import LimitExceeded, Reason, WeirError
+from weir_core.errors.status import to_refusal
 from weir_core.rpc.framed import FramedConnection
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import create_server
@@ -183,12 +184,14 @@ class FakeLimiter(RateLimiterServiceServicer):
         if error is None:
             wanted = extension.output_tokens + extension.additional_output_tokens
             reserved = self.reserved_output[reservation_id] = max(reserved, wanted)
+        refusal = to_refusal(error) if isinstance(error, LimitExceeded) else None
         return rl.ExtensionResult(
             reservation_id=reservation_id,
             granted=error is None,
             reserved_output_tokens=reserved,
             error_reason=_reason(None if error is None else error.reason),
             message="" if error is None else error.message,
+            refusal=refusal,
         )
 
 

@@ -566,29 +566,6 @@ async def test_an_estimated_reservation_grows_with_the_answer(tmp_path: Path) ->
         await gateway.at_rest()
 
 
-async def test_a_refused_extension_stops_the_stream_once_its_tokens_are_used(
-    tmp_path: Path,
-) -> None:
-    async with running_gateway(tmp_path, extend_lookahead=8) as gateway:
-        gateway.limiter.reserve_output = 10
-        gateway.limiter.refuse_extension = lambda e: (
-            WeirError(Reason.TOKEN_LIMIT_EXCEEDED, "tenant:acme/tpm is used up until noon")
-            if e.additional_output_tokens
-            else None
-        )
-        gateway.worker.script = Script(pause_after=9, step_s=0.005)
-        task = asyncio.create_task(gateway.chat(stream=True, max_tokens=60))
-        extensions = (await _account(gateway)).extensions
-        await eventually(lambda: len(extensions) >= 2)
-        gateway.worker.resume.set()
-        response = await task
-        assert "quota_stopped" in response.text
-        assert "until noon" in response.text
-        account, record = await settled(gateway)
-        assert record.outcome == Outcome.OUTCOME_QUOTA_STOPPED
-        assert 10 <= account.settles[0].usage.completion_tokens < 60
-
-
 async def test_a_reservation_that_is_gone_stops_its_request(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, lease_s=1.0) as gateway:
         gateway.limiter.refuse_extension = lambda _: WeirError(

@@ -239,7 +239,9 @@ class LifeOfARequest(RuleBasedStateMachine):
             self.live.on_scheduler_connected()
 
     @rule(
-        how=st.sampled_from(["reject", "timer", client_gone, cancelled, lambda: quota_stopped("x")])
+        how=st.sampled_from(
+            ["reject", "timer", client_gone, cancelled, lambda: quota_stopped("x", [])]
+        )
     )
     def end_early(self, how: Any) -> None:
         """One rule, so that most lives are long."""

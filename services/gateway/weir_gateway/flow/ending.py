@@ -1,11 +1,12 @@
 """How a request ended, as its client, its account and its record need to know it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weir.common.v1.lifecycle_pb2 import Outcome, TerminalRecord
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.usage_pb2 import Usage, UsageQuality
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
 from weir_gateway.flow.account import usage_of
 from weir_gateway.flow.request_facts import RequestFacts
 
@@ -39,6 +40,11 @@ class Ending:
     started: bool
     error: WeirError | None = None
     terminal: TerminalRecord | None = None
+
+    @property
+    def cut_by_quota(self) -> bool:
+        """Whether a limit ended the answer: its text stands, with `error` saying why."""
+        return self.outcome == Outcome.OUTCOME_QUOTA_STOPPED
 
 
 def conclude(
@@ -111,9 +117,14 @@ def deadline_passed(seconds: float) -> StopCause:
     )
 
 
-def quota_stopped(message: str) -> StopCause:
-    """An extension was refused while the request ran."""
-    return StopCause(Outcome.OUTCOME_QUOTA_STOPPED, WeirError(Reason.QUOTA_STOPPED, message))
+def quota_stopped(message: str, violations: Sequence[Violation]) -> StopCause:
+    """An extension was refused while the request ran; `violations` by which limits."""
+    error = (
+        LimitExceeded(Reason.QUOTA_STOPPED, message, violations, retry_after_s=None)
+        if violations
+        else WeirError(Reason.QUOTA_STOPPED, message)
+    )
+    return StopCause(Outcome.OUTCOME_QUOTA_STOPPED, error)
 
 
 def access_ended(error: WeirError) -> StopCause:
@@ -156,4 +167,6 @@ def _finish_reason(stop: StopCause | None) -> "FinishReason.ValueType":
         return FinishReason.FINISH_REASON_ERROR
     if stop.outcome == Outcome.OUTCOME_SHED:
         return FinishReason.FINISH_REASON_REJECTED
+    if stop.outcome == Outcome.OUTCOME_QUOTA_STOPPED:
+        return FinishReason.FINISH_REASON_LENGTH
     return FinishReason.FINISH_REASON_ABORT

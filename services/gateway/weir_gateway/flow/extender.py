@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import Extension, ExtensionResult
 from weir_core.errors import Reason, WeirError
+from weir_core.errors.status import from_refusal
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.flow.ending import failed, quota_stopped
+from weir_gateway.flow.ending import StopCause, access_ended, failed, quota_stopped
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.wire_reason import from_wire
@@ -28,6 +29,7 @@ _LEASE_GONE = (
     Reason.RESERVATION_NOT_FOUND,
     Reason.RESERVATION_RECORD_INVALID,
 )
+_ACCESS_ENDED = (Reason.TENANT_SUSPENDED, Reason.API_KEY_REVOKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class _Tracked:
     next_at: float
     told_attempt: int = 0
     told_tokens: int = 0
-    refused: str = ""
+    refused: StopCause | None = None
 
 
 class Extender:
@@ -97,8 +99,8 @@ class Extender:
     def _due(self, tracked: _Tracked) -> None:
         """The mark was reached: report soon, and stop what has outrun a refusal."""
         facts = tracked.live.facts
-        if tracked.refused and facts.output_tokens >= facts.reserved_output:
-            tracked.live.stop(quota_stopped(tracked.refused))
+        if tracked.refused is not None and facts.output_tokens >= facts.reserved_output:
+            tracked.live.stop(tracked.refused)
             return
         tracked.next_at = 0.0
         tracked.live.extend_at = max(facts.reserved_output, facts.output_tokens + 1)
@@ -168,17 +170,25 @@ class Extender:
             return
         live.facts.reserved_output = max(live.facts.reserved_output, result.reserved_output_tokens)
         reason = from_wire(result.error_reason)
-        tracked.refused = ""
+        tracked.refused = None
         if not result.granted and reason in _LEASE_GONE:
             live.stop(failed(reason, f"the reservation is gone: {result.message}"))
         elif not result.granted and sent.additional_output_tokens:
-            tracked.refused = result.message or "the token limit allows no more output"
+            tracked.refused = _refusal(reason, result)
             tracked.next_at = asyncio.get_running_loop().time() + 1.0
             live.extend_at = live.facts.reserved_output
             if live.facts.output_tokens >= live.facts.reserved_output:
-                live.stop(quota_stopped(tracked.refused))
+                live.stop(tracked.refused)
         else:
             self._set_mark(tracked)
+
+
+def _refusal(reason: Reason, result: ExtensionResult) -> StopCause:
+    """How a request ends that uses up what is reserved, after it got no more."""
+    message = result.message or "the token limit allows no more output"
+    if reason in _ACCESS_ENDED:
+        return access_ended(WeirError(reason, message))
+    return quota_stopped(message, from_refusal(result.refusal))
 
 
 def _is_due(tracked: _Tracked, now: float) -> bool:

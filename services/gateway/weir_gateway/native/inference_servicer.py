@@ -166,9 +166,11 @@ async def _answer(live: LiveRequest) -> AsyncGenerator[GenerateResponse]:
             for delta in delta_messages(taken.pieces):
                 yield GenerateResponse(delta=delta)
         if taken.ending is not None:
-            if taken.ending.error is not None:
-                raise taken.ending.error
-            yield GenerateResponse(finished=finished_message(live, taken.ending))
+            error = taken.ending.error
+            if error is None or taken.ending.cut_by_quota:
+                yield GenerateResponse(finished=finished_message(live, taken.ending))
+            if error is not None:
+                raise error
             return
 
 

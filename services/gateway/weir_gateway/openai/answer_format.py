@@ -6,6 +6,9 @@ import orjson
 
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.usage_pb2 import Usage
+from weir_core.errors import WeirError
+from weir_core.errors.openai import to_body
+from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.live_request import LiveRequest
 
 DONE = b"data: [DONE]\n\n"
@@ -60,29 +63,35 @@ class AnswerFormat:
         """An event with new text."""
         return self._before + orjson.dumps(text) + self._after
 
-    def closing(self, reason: "FinishReason.ValueType", usage: Usage) -> bytes:
-        """The last events of a stream that was answered."""
-        last: dict[str, Any] = {"delta": {}} if self._chat else {"text": ""}
-        events = self._chunk(last, _FINISH.get(reason, "stop"))
-        if self._include_usage:
-            chunk = self._object("chunk") | {"choices": [], "usage": usage_json(usage)}
-            events += b"data: " + orjson.dumps(chunk) + b"\n\n"
+    def closing(self, ending: Ending) -> bytes:
+        """The last events of a stream: the finish if it was answered, or in part; the error."""
+        events = b""
+        if ending.error is None or ending.cut_by_quota:
+            last: dict[str, Any] = {"delta": {}} if self._chat else {"text": ""}
+            events += self._chunk(last, _FINISH.get(ending.finish_reason, "stop"))
+            if self._include_usage:
+                chunk = self._object("chunk") | {"choices": [], "usage": usage_json(ending.usage)}
+                events += b"data: " + orjson.dumps(chunk) + b"\n\n"
+        if ending.error is not None:
+            events += _error_event(ending.error)
         return events + DONE
 
-    def whole(self, text: str, reason: "FinishReason.ValueType", usage: Usage) -> bytes:
-        """The body of an answer that is not streamed."""
+    def whole(self, text: str, ending: Ending) -> bytes:
+        """The body of an answer that is not streamed; with `error` if a limit cut it short."""
         choice: dict[str, Any] = {"index": 0, "logprobs": None}
         if self._chat:
             choice["message"] = {"role": "assistant", "content": text, "refusal": None}
         else:
             choice["text"] = text
-        choice["finish_reason"] = _FINISH.get(reason, "stop")
+        choice["finish_reason"] = _FINISH.get(ending.finish_reason, "stop")
         body = self._object("") | {
             "choices": [choice],
-            "usage": usage_json(usage),
+            "usage": usage_json(ending.usage),
             # What was assumed when the client named no bound.
             "max_new_tokens": self._max_new_tokens,
         }
+        if ending.error is not None:
+            body |= to_body(ending.error)
         return orjson.dumps(body)
 
     def _delta(self, text: str) -> dict[str, Any]:
@@ -100,3 +109,7 @@ class AnswerFormat:
             return {**self._head, "object": "text_completion"}
         name = f"chat.completion.{suffix}" if suffix else "chat.completion"
         return {**self._head, "object": name}
+
+
+def _error_event(error: WeirError) -> bytes:
+    return b"data: " + orjson.dumps(to_body(error)) + b"\n\n"

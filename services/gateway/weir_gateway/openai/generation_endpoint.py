@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 from starlette.types import Receive, Scope, Send
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
-from weir_core.errors.openai import header_safe, to_body
+from weir_core.errors.openai import header_safe
 from weir_core.ids import new_request_id
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
@@ -19,7 +18,7 @@ from weir_gateway.flow.front_desk import Admission
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.generation_request import GenerationRequest
-from weir_gateway.openai.answer_format import DONE, PING, AnswerFormat
+from weir_gateway.openai.answer_format import PING, AnswerFormat
 from weir_gateway.openai.exchange import ClientLeft, Exchange, Headers
 from weir_gateway.openai.json_body import parse_object
 from weir_gateway.openai.rate_headers import of_statuses
@@ -129,11 +128,11 @@ class GenerationEndpoint:
         while taken.ending is None:
             taken = await live.delivery.take(self._ping_s)
         ending = taken.ending
-        if ending.error is not None:
+        if ending.error is not None and not (ending.cut_by_quota and taken.pieces):
             await exchange.reply_error(ending.error, live.id, now_us=self._clock.now_us())
             return
         text = "".join(piece.text for piece in taken.pieces)
-        await exchange.reply(200, form.whole(text, ending.finish_reason, ending.usage), headers)
+        await exchange.reply(200, form.whole(text, ending), headers)
 
     async def _stream(
         self, exchange: Exchange, live: LiveRequest, form: AnswerFormat, headers: Headers
@@ -148,7 +147,7 @@ class GenerationEndpoint:
         while True:
             events += b"".join(form.piece(piece.text) for piece in taken.pieces if piece.text)
             if taken.ending is not None:
-                await exchange.write(events + _last_events(taken.ending, form), more=False)
+                await exchange.write(events + form.closing(taken.ending), more=False)
                 return
             await exchange.write(events or PING)
             events = b""
@@ -184,9 +183,3 @@ class GenerationEndpoint:
 async def _stop_when_left(exchange: Exchange, live: LiveRequest) -> None:
     await exchange.until_left()
     live.stop(client_gone())
-
-
-def _last_events(ending: Ending, form: AnswerFormat) -> bytes:
-    if ending.error is None:
-        return form.closing(ending.finish_reason, ending.usage)
-    return b"data: " + orjson.dumps(to_body(ending.error)) + b"\n\n" + DONE
