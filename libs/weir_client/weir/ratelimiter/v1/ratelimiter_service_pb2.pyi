@@ -102,8 +102,13 @@ class AccountCall(_message.Message):
     EXTEND_FIELD_NUMBER: _builtins.int
     SETTLE_FIELD_NUMBER: _builtins.int
     REFUND_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     call: _builtins.int
     """Chosen by the client, unique among its calls in flight on this stream; 1 or more."""
+    timeout_ms: _builtins.int
+    """What is left of the caller's time, milliseconds; after that nobody waits for the answer.
+    0: 30 s, which is also the most.
+    """
     @_builtins.property
     def trace(self) -> _lifecycle_pb2.TraceContext: ...
     @_builtins.property
@@ -123,10 +128,11 @@ class AccountCall(_message.Message):
         extend: Global___ExtendRequest | None = ...,
         settle: Global___SettleRequest | None = ...,
         refund: Global___RefundRequest | None = ...,
+        timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["extend", b"extend", "refund", b"refund", "request", b"request", "reserve", b"reserve", "settle", b"settle", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "extend", b"extend", "refund", b"refund", "request", b"request", "reserve", b"reserve", "settle", b"settle", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "extend", b"extend", "refund", b"refund", "request", b"request", "reserve", b"reserve", "settle", b"settle", "timeout_ms", b"timeout_ms", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["reserve", "extend", "settle", "refund"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015

@@ -126,7 +126,8 @@ class RateLimiterServiceServicer:
 
     def Multiplex(self, request_iterator, context):
         """The calls above, many at once over one long-lived stream: a frame carries whatever calls
-        were made meanwhile, and answers come back in frames, in any order, by call number.
+        were made meanwhile, and answers come back in frames, in any order, by call number. Both
+        sides send an empty frame when there was nothing else for 5 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

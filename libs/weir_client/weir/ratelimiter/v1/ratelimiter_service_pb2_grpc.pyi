@@ -55,7 +55,8 @@ class RateLimiterServiceStub:
     """
     Multiplex: _grpc.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
-    were made meanwhile, and answers come back in frames, in any order, by call number.
+    were made meanwhile, and answers come back in frames, in any order, by call number. Both
+    sides send an empty frame when there was nothing else for 5 s.
     """
     ListReservations: _grpc.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ListReservationsRequest, _ratelimiter_service_pb2.ListReservationsResponse]
     """Open reservations of a tenant, for operators."""
@@ -91,7 +92,8 @@ class RateLimiterServiceAsyncStub(RateLimiterServiceStub):
     """
     Multiplex: _aio.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]  # type: ignore[assignment]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
-    were made meanwhile, and answers come back in frames, in any order, by call number.
+    were made meanwhile, and answers come back in frames, in any order, by call number. Both
+    sides send an empty frame when there was nothing else for 5 s.
     """
     ListReservations: _aio.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ListReservationsRequest, _ratelimiter_service_pb2.ListReservationsResponse]  # type: ignore[assignment]
     """Open reservations of a tenant, for operators."""
@@ -160,7 +162,8 @@ class RateLimiterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_ratelimiter_service_pb2.MultiplexResponse], _abc.AsyncIterator[_ratelimiter_service_pb2.MultiplexResponse]]:
         """The calls above, many at once over one long-lived stream: a frame carries whatever calls
-        were made meanwhile, and answers come back in frames, in any order, by call number.
+        were made meanwhile, and answers come back in frames, in any order, by call number. Both
+        sides send an empty frame when there was nothing else for 5 s.
         """
 
     @_abc_1.abstractmethod
