@@ -26,9 +26,11 @@ from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
 from weir.worker.v1.worker_service_pb2 import GetLoadRequest
 from weir.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
 from weir_cli.stack.local import LocalStack, StackOptions
-from weir_core.model_folder import ModelFolder
+from weir_core.model_folder import ModelFolder, models_home
 from weir_core.rpc.channel import open_channel
 from weir_gateway.keys import NewKey, generate_key
+from weir_worker.engine.config import NULL_MODEL
+from weir_worker.engine.null_folder import ensure_null_model
 
 if TYPE_CHECKING:
     from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceAsyncStub
@@ -106,7 +108,7 @@ class Deployment:
 @asynccontextmanager
 async def deployed(
     state: Path,
-    folder: Path,
+    folder: Path | None,
     *,
     tenants: Mapping[str, Mapping[str, Any]],
     plans: list[dict[str, Any]],
@@ -119,17 +121,18 @@ async def deployed(
     """Starts a stack that serves the model in `folder` and ends it.
 
     Args:
+        folder: None for the model that computes nothing.
         tenants: further fields of each tenant by id; `plan` is required.
         settings: environment of the services, such as `WEIR_WORKER__NUM_BLOCKS`.
     """
     keys = {tenant: generate_key("test") for tenant in tenants}
-    served = ModelFolder(folder)
+    served = ModelFolder(folder or ensure_null_model(models_home() / NULL_MODEL))
     document = {
         "plans": plans,
         "models": [
             {
-                "name": folder.name,
-                "versions": [{"version": "1", "folder": str(folder)}],
+                "name": served.path.name,
+                "versions": [{"version": "1", "folder": str(served.path)}],
                 "max_context": served.max_context,
                 **(model or {}),
             }
@@ -155,7 +158,13 @@ async def deployed(
     directory.write_text(yaml.safe_dump(document))
     lines: list[str] = []
     options = StackOptions(
-        workers=workers, port=0, model=folder, directory=directory, state_dir=state, otlp=otlp
+        workers=workers,
+        port=0,
+        model=folder,
+        null=folder is None,
+        directory=directory,
+        state_dir=state,
+        otlp=otlp,
     )
     with _environment(settings or {}):
         stack = LocalStack(options, lines.append, lines.append)
