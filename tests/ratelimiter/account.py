@@ -13,6 +13,7 @@ from weir_core.clock import ManualClock
 from weir_core.directory import DirectoryIndex
 from weir_ratelimiter.ask import Ask
 from weir_ratelimiter.directory.book import LimitBook
+from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.subject import Subject
@@ -129,7 +130,7 @@ class Account:
         self.clock.advance_us(ms * 1_000)
 
     async def use(self, snapshot: pb.Snapshot) -> None:
-        await self.limiter.use(LimitBook(DirectoryIndex(snapshot)))
+        self.limiter.use(LimitBook(DirectoryIndex(snapshot)))
 
     async def restart(self, snapshot: pb.Snapshot, *, path: Path | None = None) -> None:
         """Open the journal again, or another one: a store that has lost its state."""
@@ -173,6 +174,10 @@ class Account:
         """What is free of every counted limit, by key."""
         states = await self.limiter.states(subject)
         return {state.limit.key: state.remaining for state in states}
+
+    async def events(self) -> list[LedgerEvent]:
+        """What the ledger has not acknowledged, oldest first."""
+        return [entry.event for entry in await self.store.outbox(1_000)]
 
     async def left(self, key: str, subject: Subject = ACME) -> int:
         return (await self.remaining(subject))[key]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS
 
 OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
 
@@ -26,7 +27,7 @@ class Gauge:
             flowed = Fraction((now - self.at) * self.refill, self.period)
             self.level = min(Fraction(self.capacity), self.level + flowed)
             self.at = now
-        elif self.at - now > self.period:
+        elif self.at - now > self.period or self.level >= self.capacity:
             self.at = now
         return self
 
@@ -99,7 +100,10 @@ class ExactAccount:
                 if limit.kind is Kind.BUCKET:
                     self._move(key, amount, now)
                 else:
-                    self.leases.setdefault(key, {})[name] = hold.expires
+                    alive = {n: e for n, e in self.leases.get(key, {}).items() if e > now}
+                    self.leases[key] = alive | {name: hold.expires}
+        else:
+            self._restart_gauges(now)
         return short
 
     def extend(
@@ -158,38 +162,17 @@ class ExactAccount:
             self.leases.get(key, {}).pop(name, None)
         hold.state, hold.charged = state, usage
 
-    def reshape(self, limits: tuple[Limit, ...], now: int) -> None:
+    def use(self, limits: tuple[Limit, ...]) -> None:
         self.limits = {limit.key: limit for limit in limits}
-        for limit in limits:
-            gauge = self.gauges.get(limit.key)
-            if gauge is not None and limit.kind is Kind.BUCKET:
-                gauge.to(now).reshape(limit)
 
-    def clock_went_back(self, now: int) -> None:
-        for gauge in self.gauges.values():
-            if gauge.at - now > gauge.period:
-                gauge.to(now)
+    def shorten(self, now: int) -> None:
+        """The sweep after a clock went back."""
         for name, hold in self.open().items():
-            latest = now if self.lapsed(name, now) else now + hold.ttl
-            hold.expires = min(hold.expires, latest)
-            for key in self._lease_keys(hold):
-                if name in self.leases.get(key, {}):
-                    self.leases[key][name] = hold.expires
-
-    def compact(self, now: int) -> None:
-        """Full buckets are forgotten."""
-        for key, gauge in list(self.gauges.items()):
-            if replace(gauge).to(now).level == gauge.capacity:
-                del self.gauges[key]
-
-    def crash(self, now: int) -> None:
-        """Not written down is that a lease was seen to have lapsed."""
-        self.compact(now)
-        self.leases = {}
-        for name, hold in self.open().items():
-            for key in self._lease_keys(hold):
-                self.leases.setdefault(key, {})[name] = hold.expires
-        self.clock_went_back(now)
+            if hold.expires > now + LONGEST_TTL_MS:
+                hold.expires = now + hold.ttl
+                for key in self._lease_keys(hold):
+                    if name in self.leases.get(key, {}):
+                        self.leases[key][name] = hold.expires
 
     def lapsed(self, name: str, now: int) -> bool:
         hold = self.holds[name]
@@ -204,9 +187,7 @@ class ExactAccount:
         return sum(hold.amounts[key][1] for hold in self.open().values() if key in hold.amounts)
 
     def leases_held(self, key: str, now: int) -> int:
-        alive = {n: e for n, e in self.leases.get(key, {}).items() if e > now}
-        self.leases[key] = alive
-        return len(alive)
+        return sum(expires > now for expires in self.leases.get(key, {}).values())
 
     def level(self, limit: Limit, now: int) -> int:
         return self._gauge(limit, now).level.__floor__()
@@ -223,10 +204,19 @@ class ExactAccount:
         One that was never moved is full.
         """
         if limit.key in self.gauges:
-            return replace(self.gauges[limit.key]).to(now)
+            gauge = replace(self.gauges[limit.key]).to(now)
+            gauge.reshape(limit)
+            return gauge
         shape = limit.shape
         full = Fraction(shape.capacity)
         return Gauge(shape.capacity, shape.refill, shape.period_ms, full, now)
+
+    def _restart_gauges(self, now: int) -> None:
+        """A gauge whose clock went far back counts from now, once a refusal looked at it."""
+        for limit in self.limits.values():
+            gauge = self.gauges.get(limit.key)
+            if gauge is not None and gauge.at - now > gauge.period:
+                self.gauges[limit.key] = self._gauge(limit, now)
 
     def _move(self, key: str, amount: int, now: int) -> None:
         if amount == 0:

@@ -92,7 +92,7 @@ class AccountMachine(RuleBasedStateMachine):
         self.serial = 0
         self.limits = draw_limits(data)
         self.model = ExactAccount()
-        self.model.reshape(self.limits, self.now)
+        self.model.use(self.limits)
         self.moved: Counter[str] = Counter()
         self.settled: dict[tuple[str, str], int] = {}
         self.records: dict[str, Record] = {}
@@ -236,6 +236,7 @@ class AccountMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
+        self.model.shorten(self.now)
         due = {n for n, h in self.model.open().items() if self.now >= h.expires}
         found = now(self.store.lapsed(1_000))
         assert {reservation.request_id for reservation in found} == due
@@ -251,17 +252,11 @@ class AccountMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([-3_600_000, -61_000, -1_500, -3, 3_600_000, 86_400_000]))
     def clock_jumps(self, ms: int) -> None:
         self.now += ms
-        # Any decision makes the store notice.
-        now(self.store.states(()))
-        if ms < 0:
-            self.model.clock_went_back(self.now)
 
     @rule(data=st.data())
     def limits_change(self, data: st.DataObject) -> None:
         self.limits = draw_limits(data)
-        self.model.reshape(self.limits, self.now)
-        shapes = {limit.key: limit.shape for limit in self.limits if limit.kind is Kind.BUCKET}
-        now(self.store.reshape(shapes.get))
+        self.model.use(self.limits)
 
     @rule(torn=st.binary(max_size=40))
     def crash(self, torn: bytes) -> None:
@@ -269,13 +264,11 @@ class AccountMachine(RuleBasedStateMachine):
         content = path.read_bytes()
         self.loop.run_until_complete(self.store.close())
         path.write_bytes(content + torn)
-        self.model.crash(self.now)
         self.open_store()
 
     @rule()
     def compact(self) -> None:
         self.loop.run_until_complete(self.log.compact(self.now))
-        self.model.compact(self.now)
 
     # ---- what must hold at every step
 

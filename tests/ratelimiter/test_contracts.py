@@ -55,12 +55,12 @@ async def test_acknowledged_events_are_gone_for_good(tmp_path: Path) -> None:
         for number in range(3):
             admission = await acct.reserve(f"r{number}")
             await acct.settle(admission.record, 10, number)
-        assert [sequence for sequence, _ in await acct.store.outbox(2)] == [1, 2]
-        await acct.store.acknowledge(2)
+        assert [entry.id for entry in await acct.store.outbox(2)] == ["1", "2"]
+        await acct.store.acknowledge(["2", "1", "7"])
         for _ in range(3):
-            [(sequence, event)] = await acct.store.outbox(10)
-            assert (sequence, event.charged.completion_tokens) == (3, 2)
+            [entry] = await acct.store.outbox(10)
+            assert (entry.id, entry.event.charged.completion_tokens) == ("3", 2)
             await acct.restart(snapshot)
         admission = await acct.reserve("later")
         await acct.settle(admission.record, 10, 0)
-        assert [sequence for sequence, _ in await acct.store.outbox(10)] == [3, 4]
+        assert [entry.id for entry in await acct.store.outbox(10)] == ["3", "4"]

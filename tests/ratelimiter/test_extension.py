@@ -146,7 +146,7 @@ async def test_the_sweep_settles_orphans_by_their_progress(tmp_path: Path) -> No
         acct.advance(30_000)
         await acct.limiter.sweep()
         assert await acct.left("tenant:acme/parallel") == 8
-        events = {event.request_id: event for _, event in await acct.store.outbox(10)}
+        events = {event.request_id: event for event in await acct.events()}
         assert set(events) == {"queued", "running"}
         assert events["queued"].charged.prompt_tokens == 0
         assert (events["running"].charged.prompt_tokens, events["running"].outcome) == (10, 8)
@@ -157,7 +157,7 @@ async def test_the_sweep_settles_orphans_by_their_progress(tmp_path: Path) -> No
         assert late.reservation.settlement.late
         assert await acct.left(TPM) == 1000 - 30 - 30
         assert (await acct.settle(running.record, 10, 20)).already
-        last = (await acct.store.outbox(10))[-1][1]
+        last = (await acct.events())[-1]
         assert (last.previous.completion_tokens, last.charged.completion_tokens) == (7, 20)
         await acct.refund(queued.record)
         await acct.settle(alive.record, 10, 20)

@@ -69,7 +69,7 @@ async def _everything_is_exact(journal: Path, contests: Sequence[Contest], repor
             never_over(contest, limits, rows)
             every_level_is_exact(await store.states(limits), rows)
             _all_could_be_had(contest, rows, report)
-        charged_once_each(report.rows, [event for _, event in await store.outbox(10**6)])
+        charged_once_each(report.rows, [entry.event for entry in await store.outbox(10**6)])
     finally:
         await store.close()
 

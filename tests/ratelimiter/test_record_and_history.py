@@ -14,7 +14,7 @@ from weir_ratelimiter.store.memory_state import MemoryState
 
 def reservation() -> Reservation:
     limits = (bucket("tpm", Resource.TOKENS, 100),)
-    state = MemoryState(horizon_ms=1, most_ended=1, most_events=1)
+    state = MemoryState(horizon_ms=1, most_ended=1)
     wanted = command("r", limits)
     return admit(wanted, evaluate(wanted, state, 5_000), 5_000)
 

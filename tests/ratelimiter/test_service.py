@@ -156,7 +156,7 @@ async def test_a_request_from_reserve_to_settle(tmp_path: Path) -> None:
         again = await served.stub.Settle(settled(reply.record, completion=6))
         assert (again.already_settled, again.conflict) == (True, True)
         assert again.settlement == first.settlement
-        [(_, event)] = await served.account.store.outbox(10)
+        [event] = await served.account.events()
         assert LifecycleRecord.FromString(event.lifecycle).worker_id == "w1"
 
 

@@ -7,10 +7,10 @@ from weir_core.errors import InvalidField
 from weir_ratelimiter.domain.demand import Amounts, demand
 from weir_ratelimiter.domain.ids import fingerprint, reservation_id
 from weir_ratelimiter.domain.price import Price
+from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS
 from weir_ratelimiter.domain.subject import Subject, check_id, check_subject
 
 _SHORTEST_TTL_MS = 1_000
-_LONGEST_TTL_MS = 600_000
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -93,6 +93,6 @@ def check_ttl(ttl_ms: int | None) -> int | None:
     Raises:
         InvalidField: it is not.
     """
-    if ttl_ms is not None and not _SHORTEST_TTL_MS <= ttl_ms <= _LONGEST_TTL_MS:
+    if ttl_ms is not None and not _SHORTEST_TTL_MS <= ttl_ms <= LONGEST_TTL_MS:
         raise InvalidField("ttl", f"{ttl_ms} ms", "1 s to 10 min")
     return ttl_ms

@@ -1,19 +1,22 @@
 """The token account: turns questions of callers into decisions of the store."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_ratelimiter.ask import Ask
+from weir_ratelimiter.budget_source import BudgetSource, NoLedger
 from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.directory.limits import context_window
 from weir_ratelimiter.directory.resolution import Resolution
+from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.admission import ReserveCommand, static_shortfalls
 from weir_ratelimiter.domain.demand import Amounts
 from weir_ratelimiter.domain.extension import Extension
-from weir_ratelimiter.domain.limit import Kind
+from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.output_history import OutputHistory
 from weir_ratelimiter.domain.refusal import refused_for_ever, refused_for_now
 from weir_ratelimiter.domain.reservation import Reservation
@@ -23,7 +26,15 @@ from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.record import Record, RecordSigner
-from weir_ratelimiter.store.base import Ended, ExtendedReservation, LimitState, Reserved, Store
+from weir_ratelimiter.seeding import Seeder, unseeded
+from weir_ratelimiter.store.base import (
+    Adjusted,
+    Ended,
+    ExtendedReservation,
+    LimitState,
+    Reserved,
+    Store,
+)
 
 _LEAST_ESTIMATE = 16
 _SWEPT_AT_ONCE = 100
@@ -56,6 +67,7 @@ class Limiter:
         now_ms: wall time, Unix milliseconds, for reset times.
         default_ttl_ms: life of leases that ask for none.
         metrics: what decisions are counted in.
+        budgets: what windows were used for before the store knew them.
     """
 
     def __init__(
@@ -66,8 +78,10 @@ class Limiter:
         now_ms: Callable[[], int],
         default_ttl_ms: int,
         metrics: LimiterMetrics,
+        budgets: BudgetSource | None = None,
     ) -> None:
         self._store = store
+        self._seeder = Seeder(store, budgets or NoLedger())
         self._signer = signer
         self._now_ms = now_ms
         self._default_ttl_ms = default_ttl_ms
@@ -91,10 +105,9 @@ class Limiter:
             )
         return self._book
 
-    async def use(self, book: LimitBook) -> None:
+    def use(self, book: LimitBook) -> None:
         """Put new limits in force; levels are kept (see `BucketShape.reshaped`)."""
         self._book = book
-        await self._store.reshape(book.shape_of)
 
     async def reserve(self, ask: Ask, *, dry_run: bool = False) -> Admission:
         """Admit a request or refuse it with the full account of why.
@@ -114,7 +127,7 @@ class Limiter:
             self._metrics.refused(ask.subject, never)
             raise refused_for_ever(never, self._now_ms())
         command = self._command(ask, resolution, output, amounts)
-        reserved = await self._store.reserve(command, dry_run=dry_run)
+        reserved = await self._decide(command, dry_run=dry_run)
         self._count(ask, reserved, dry_run=dry_run)
         if reserved.shortfalls:
             raise refused_for_now(reserved.shortfalls, self._now_ms())
@@ -190,7 +203,7 @@ class Limiter:
     async def states(self, subject: Subject) -> Sequence[LimitState]:
         """Where every limit of a subject stands, contexts last; its model may be empty."""
         resolution = self.book.resolve_for_ending(subject)
-        counted = await self._store.states(resolution.counted)
+        counted = await self._seeded_states(resolution.counted)
         contexts = [entry for entry in resolution.limits if entry.kind is Kind.CONTEXT]
         return [*counted, *(LimitState(entry, entry.capacity, 0, 0) for entry in contexts)]
 
@@ -208,6 +221,50 @@ class Limiter:
                 field="reservation_id",
             )
         return found
+
+    async def adjust(
+        self, adjustment_id: str, subject: Subject, limit_id: str, units: int, note: str
+    ) -> Adjusted:
+        """Give units to a bucket or a window of a subject, or take them.
+
+        Raises:
+            InvalidField: the limit is neither; the level would leave its bounds.
+            WeirError: NOT_FOUND if no such limit applies to the subject; see also
+                `Store.adjust`.
+        """
+        limit = self.book.resolve_for_ending(subject).by_key.get(limit_id)
+        if limit is None:
+            raise WeirError(
+                Reason.NOT_FOUND, f"no limit {limit_id} applies to the subject", field="limit_id"
+            )
+        if limit.kind is Kind.LEASE:
+            raise InvalidField("limit_id", limit_id, "a bucket or a window")
+        (state,) = await self._store.states([limit])
+        if state.unseeded is not None:
+            await self._seeder.seed([(limit, state.unseeded)])
+        return await self._store.adjust(Adjustment(adjustment_id, subject, limit, units, note))
+
+    async def _decide(self, command: ReserveCommand, *, dry_run: bool) -> Reserved:
+        reserved = await self._store.reserve(command, dry_run=dry_run)
+        # A second round is for a window that begins while the first is seeded.
+        for _ in range(2):
+            if not reserved.unseeded:
+                break
+            await self._seeder.seed(reserved.unseeded)
+            reserved = await self._store.reserve(command, dry_run=dry_run)
+        for limit, window in reserved.unseeded:
+            raise unseeded(limit, window)
+        return reserved
+
+    async def _seeded_states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
+        """States; a window whose use cannot be read stays unseeded."""
+        states = await self._store.states(limits)
+        unknown = [(s.limit, s.unseeded) for s in states if s.unseeded is not None]
+        if not unknown:
+            return states
+        with contextlib.suppress(WeirError):
+            await self._seeder.seed(unknown)
+        return await self._store.states(limits)
 
     async def _expire(self, reservation: Reservation, book: LimitBook) -> None:
         limits = book.resolve_for_ending(reservation.subject).by_key

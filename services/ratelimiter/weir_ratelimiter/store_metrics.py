@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -35,8 +35,3 @@ class StoreCollector(Collector):
         stats = self._store.stats()
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(f"weir_ratelimiter_{name}", text, value=stats[name])
-        yield CounterMetricFamily(
-            "weir_ratelimiter_outbox_dropped",
-            "Ledger events dropped since no ledger took them",
-            value=stats["events_dropped"],
-        )

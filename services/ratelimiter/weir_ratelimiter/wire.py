@@ -121,14 +121,15 @@ def status_to(state: LimitState, now_ms: int, *, violated: bool = False) -> pb.L
     """Where a limit stands; numbers only of limits that are the caller's own."""
     limit = state.limit
     own = limit.numbers_are_own
+    known = own and state.unseeded is None
     return pb.LimitStatus(
         limit_id=limit.key,
         limit_type=limit.limit_type,
         resource=limit.resource_name,
         layer=limit.layer.label,
         limit=limit.capacity if own else None,
-        remaining=state.remaining if own else None,
-        held=state.held if own else None,
+        remaining=state.remaining if known else None,
+        held=state.held if known else None,
         reset_time=timestamp(now_ms + state.whole_in_ms) if own else None,
         shadow=limit.shadow,
         violated=violated,

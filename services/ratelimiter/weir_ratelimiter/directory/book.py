@@ -1,13 +1,10 @@
 """One version of the directory, as the limiter reads it."""
 
 from weir.directory.v1 import directory_pb2
-from weir_core.bucket import BucketShape
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_ratelimiter.directory.resolution import Resolution
 from weir_ratelimiter.directory.spec_table import SpecTable
-from weir_ratelimiter.domain.ids import parse_limit_key
-from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.subject import Subject
 
 _MOST_RESOLUTIONS = 100_000
@@ -25,11 +22,6 @@ class LimitBook:
         self.version = index.version
         self._specs = SpecTable(index.snapshot)
         self._resolutions: dict[Subject, Resolution] = {}
-
-    def shape_of(self, key: str) -> BucketShape | None:
-        """The shape of the bucket of that key; None if there is no such limit (any more)."""
-        spec = self._specs.find(*parse_limit_key(key))
-        return spec.shape if spec is not None and spec.kind is Kind.BUCKET else None
 
     def resolve(self, subject: Subject) -> Resolution:
         """Limits and policies that apply to `subject`, in the order of evaluation.

@@ -1,7 +1,7 @@
 """Puts each new version of the directory in force, one after the other."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import WeirError
@@ -14,7 +14,7 @@ _log = get_logger(__name__)
 class DirectoryFollower:
     """Listens to a `DirectoryWatcher`; a version with a malformed limit is passed over."""
 
-    def __init__(self, use: Callable[[LimitBook], Awaitable[None]]) -> None:
+    def __init__(self, use: Callable[[LimitBook], None]) -> None:
         self._use = use
         self._newest: DirectoryIndex | None = None
         self._news = asyncio.Event()
@@ -44,7 +44,7 @@ class DirectoryFollower:
 
     async def _take(self, index: DirectoryIndex) -> None:
         try:
-            await self._use(LimitBook(index))
+            self._use(LimitBook(index))
         except WeirError as error:
             _log.error("limits_refused", version=index.version, cause=error.message)
         except Exception:

@@ -89,23 +89,6 @@ class SpecTable:
         """What tokens of a model cost."""
         return self._prices.get(model, FREE)
 
-    def find(self, layer: str, owner: tuple[str, ...], limit_id: str) -> LimitSpec | None:
-        """One limit by the label of its layer, its owner and its id."""
-        match layer, owner:
-            case "cluster", ():
-                return self._cluster.get(limit_id)
-            case "tenant", (tenant_id,):
-                own = self._tenants.get(tenant_id, _NONE).get(limit_id)
-                return self._plan(tenant_id).get(limit_id) if own is None else own
-            case "user", (tenant_id, user_id):
-                return self._users.get((tenant_id, user_id), _NONE).get(limit_id)
-            case "api_key", (key_id,):
-                return self._keys.get(key_id, _NONE).get(limit_id)
-            case "model", (name,):
-                return self._models.get(name, _NONE).get(limit_id)
-            case _:
-                return None
-
     def _plan(self, tenant_id: str) -> Specs:
         return self._plans.get(self._plan_of.get(tenant_id, ""), _NONE)
 

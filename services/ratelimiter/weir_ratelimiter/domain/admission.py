@@ -45,11 +45,13 @@ class Evaluation(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         shortfalls: limits that refuse; empty if the command is admitted.
         shadowed: shadow limits that would have refused; nothing is debited from them.
+        unseeded: windows of which nothing is known; if there are any, nothing is decided.
         moves, counts, entries: debits and holds to make if it is admitted.
     """
 
     shortfalls: tuple[Shortfall, ...]
     shadowed: tuple[Shortfall, ...]
+    unseeded: tuple[tuple[Limit, Window], ...]
     moves: tuple[Move, ...]
     counts: tuple[WindowMove, ...]
     entries: tuple[Entry, ...]
@@ -57,42 +59,69 @@ class Evaluation(msgspec.Struct, frozen=True, gc=False):
 
 def evaluate(command: ReserveCommand, levels: Levels, now_ms: int) -> Evaluation:
     """Ask every limit; debit nothing. A limit on something not asked for is passed over."""
-    short: list[Shortfall] = []
-    moves: list[Move] = []
-    counts: list[WindowMove] = []
-    entries: list[Entry] = []
+    draft = _Draft(levels, now_ms)
+    amounts = command.amounts
     for limit in command.limits:
-        amount = command.amounts[limit.resource]
+        amount = amounts[limit.resource]
         if amount == 0:
             continue
-        if limit.calendar is not None:
-            window = limit.calendar.window(now_ms)
-            count = levels.window(limit.key, window.id)
-            if count.used + count.held + amount > limit.shape.capacity:
-                short.append(_window_shortfall(limit, amount, count, window, now_ms))
-                continue
-            counts.append(hold(limit.key, window.id, count, amount))
-            entries.append(Entry(limit.key, limit.kind, limit.resource, amount, window.id))
-            continue
-        if limit.kind is Kind.LEASE:
-            held = levels.leases_held(limit.key, now_ms)
-            if held + amount > limit.shape.capacity:
-                short.append(_lease_shortfall(limit, amount, held, levels, now_ms))
-                continue
-        else:
-            bucket = levels.bucket(limit, now_ms)
-            if amount > bucket.state.level:
-                short.append(_bucket_shortfall(limit, amount, bucket, now_ms))
-                continue
-            moves.append(debit(limit.key, bucket, amount))
-        entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
-    return Evaluation(
-        tuple(s for s in short if not s.limit.shadow),
-        tuple(s for s in short if s.limit.shadow),
-        tuple(moves),
-        tuple(counts),
-        tuple(entries),
-    )
+        if limit.kind is Kind.BUCKET:
+            draft.ask_bucket(limit, amount)
+        elif limit.kind is Kind.LEASE:
+            draft.ask_leases(limit, amount)
+        elif limit.calendar is not None:
+            draft.ask_window(limit, amount, limit.calendar.window(now_ms))
+    return draft.evaluation()
+
+
+class _Draft:
+    """Collects what each limit says."""
+
+    def __init__(self, levels: Levels, now_ms: int) -> None:
+        self._levels = levels
+        self._now_ms = now_ms
+        self._short: list[Shortfall] = []
+        self._unseeded: list[tuple[Limit, Window]] = []
+        self._moves: list[Move] = []
+        self._counts: list[WindowMove] = []
+        self._entries: list[Entry] = []
+
+    def ask_bucket(self, limit: Limit, amount: int) -> None:
+        bucket = self._levels.bucket(limit, self._now_ms)
+        if amount > bucket.state.level:
+            self._short.append(_bucket_shortfall(limit, amount, bucket, self._now_ms))
+            return
+        self._moves.append(debit(limit.key, bucket, amount))
+        self._entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
+
+    def ask_leases(self, limit: Limit, amount: int) -> None:
+        held = self._levels.leases_held(limit.key, self._now_ms)
+        if held + amount > limit.shape.capacity:
+            wait_ms = self._levels.lease_wait_ms(limit.key, self._now_ms)
+            self._short.append(Shortfall(limit, amount, held, wait_ms))
+            return
+        self._entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
+
+    def ask_window(self, limit: Limit, amount: int, window: Window) -> None:
+        count = self._levels.window(limit.key, window.id)
+        if count is None:
+            self._unseeded.append((limit, window))
+            return
+        if count.used + count.held + amount > limit.shape.capacity:
+            self._short.append(_window_shortfall(limit, amount, count, window, self._now_ms))
+            return
+        self._counts.append(hold(limit.key, window.id, count, amount))
+        self._entries.append(Entry(limit.key, limit.kind, limit.resource, amount, window.id))
+
+    def evaluation(self) -> Evaluation:
+        return Evaluation(
+            tuple([short for short in self._short if not short.limit.shadow]),
+            tuple([short for short in self._short if short.limit.shadow]),
+            tuple(self._unseeded),
+            tuple(self._moves),
+            tuple(self._counts),
+            tuple(self._entries),
+        )
 
 
 def admit(command: ReserveCommand, evaluation: Evaluation, now_ms: int) -> Reservation:
@@ -169,7 +198,8 @@ def hold(key: str, window: str, count: Count, amount: int) -> WindowMove:
 def _window_shortfall(
     limit: Limit, amount: int, count: Count, window: Window, now_ms: int
 ) -> Shortfall:
-    return Shortfall(limit, amount, count.used + count.held, window.end_ms - now_ms)
+    wait_ms = window.end_ms - now_ms if amount <= limit.capacity else None
+    return Shortfall(limit, amount, count.used + count.held, wait_ms)
 
 
 def _bucket_shortfall(limit: Limit, amount: int, bucket: Bucket, now_ms: int) -> Shortfall:
@@ -177,9 +207,3 @@ def _bucket_shortfall(limit: Limit, amount: int, bucket: Bucket, now_ms: int) ->
     if wait is not None:
         wait += max(0, bucket.state.at_ms - now_ms)
     return Shortfall(limit, amount, limit.capacity - bucket.level, wait)
-
-
-def _lease_shortfall(
-    limit: Limit, amount: int, held: int, levels: Levels, now_ms: int
-) -> Shortfall:
-    return Shortfall(limit, amount, held, levels.lease_wait_ms(limit.key, now_ms))

@@ -9,6 +9,8 @@ import msgspec
 
 from weir_core.errors import InvalidField
 
+_MOST_BEHIND_UTC_MS = 16 * 3_600_000
+
 
 class Unit(StrEnum):
     """Length of a window."""
@@ -59,6 +61,16 @@ class Calendar(msgspec.Struct, frozen=True):
         # An hour never spans two windows: zones change by whole minutes, but windows begin at
         # local midnight, so that the minute is what is cached.
         return _window(self, now_ms // 60_000)
+
+
+def surely_over_ms(window_id: str) -> int:
+    """When a window has ended in every time zone, Unix milliseconds."""
+    year, month, *day = map(int, window_id.split("-"))
+    if day:
+        after = datetime(year, month, day[0]) + timedelta(days=1)
+    else:
+        after = datetime(year + month // 12, month % 12 + 1, 1)
+    return _unix_ms(after, ZoneInfo("UTC")) + _MOST_BEHIND_UTC_MS
 
 
 @lru_cache(maxsize=4_096)

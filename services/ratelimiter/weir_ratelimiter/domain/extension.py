@@ -102,7 +102,9 @@ class _Wanted:
             if entry.resource not in _OUTPUT:
                 continue
             if entry.kind is Kind.WINDOW:
-                self._counts[entry.key] = levels.window(entry.key, entry.window)
+                count = levels.window(entry.key, entry.window)
+                if count is not None:
+                    self._counts[entry.key] = count
             elif entry.kind is Kind.BUCKET:
                 bucket = bucket_of(entry, limits, levels, now_ms)
                 if bucket is not None:
@@ -117,7 +119,9 @@ class _Wanted:
         owed = 0
         for entry in self._entries if extra else ():
             limit = self._limits.get(entry.key)
-            if limit is None or limit.shadow or not self._counts_output(entry):
+            if limit is None or limit.kind is not entry.kind:
+                continue
+            if limit.shadow or not self._counts_output(entry):
                 continue
             units, units_before = self._units(entry, extra), self._units(entry, before)
             free = self._free(entry, limit) - units_before
@@ -171,10 +175,16 @@ class _Wanted:
     def _wait_ms(self, entry: Entry, limit: Limit, units: int, before: int) -> int | None:
         bucket = self._buckets.get(entry.key)
         if bucket is None:
-            # Held in the window of its reservation: what fits in the next one helps new requests.
-            calendar = limit.calendar
-            return None if calendar is None else calendar.window(self._now_ms).end_ms - self._now_ms
+            return _window_wait_ms(entry, limit, units, self._now_ms)
         return bucket.shape.wait_ms(bucket.shape.debited(bucket.state, before), units)
+
+
+def _window_wait_ms(entry: Entry, limit: Limit, units: int, now_ms: int) -> int | None:
+    """Until a new request for as much fits: the reservation stays in the window that it is in."""
+    if limit.calendar is None or units > limit.capacity:
+        return None
+    window = limit.calendar.window(now_ms)
+    return window.end_ms - now_ms if entry.window == window.id else 0
 
 
 def _news(reservation: Reservation, extension: Extension, now_ms: int) -> Reservation:

@@ -1,5 +1,7 @@
 """Leases of one concurrency limit."""
 
+from collections.abc import Iterator
+
 _LEAST_WAIT_MS = 1_000
 
 
@@ -9,6 +11,7 @@ class LeaseSet:
     def __init__(self) -> None:
         self._leases: dict[str, tuple[int, int]] = {}
         self._earliest_ms = 0
+        """No lease ends before."""
         self._acquired_sum_ms = 0
 
     def __len__(self) -> int:
@@ -18,11 +21,19 @@ class LeaseSet:
         return holder in self._leases
 
     def hold(self, holder: str, now_ms: int, expires_ms: int) -> None:
-        """Give `holder` a lease, or renew the one that it has."""
+        """Give `holder` a lease, or renew the one that it has.
+
+        Whoever lapsed loses its place to a new holder, for ever: the clock may go back.
+        """
         held = self._leases.get(holder)
-        acquired_ms = now_ms if held is None else held[0]
         if held is None:
-            self._acquired_sum_ms += acquired_ms
+            self._drop_lapsed(now_ms)
+        self.restore(holder, now_ms if held is None else held[0], expires_ms)
+
+    def restore(self, holder: str, acquired_ms: int, expires_ms: int) -> None:
+        """Put a lease in place as it is, such as one of `rows`."""
+        held = self._leases.get(holder)
+        self._acquired_sum_ms += acquired_ms - (0 if held is None else held[0])
         self._earliest_ms = min(self._earliest_ms, expires_ms) if self._leases else expires_ms
         self._leases[holder] = (acquired_ms, expires_ms)
 
@@ -32,11 +43,17 @@ class LeaseSet:
         if held is not None:
             self._acquired_sum_ms -= held[0]
 
+    def rows(self) -> Iterator[tuple[str, int, int]]:
+        """Holder, start and end of every lease, Unix milliseconds."""
+        for holder, (acquired_ms, expires_ms) in self._leases.items():
+            yield holder, acquired_ms, expires_ms
+
     def held(self, now_ms: int) -> int:
         """Places taken at `now_ms`."""
-        if now_ms >= self._earliest_ms:
-            self._drop_lapsed(now_ms)
-        return len(self._leases)
+        if now_ms < self._earliest_ms:
+            return len(self._leases)
+        self._find_earliest()
+        return sum(expires_ms > now_ms for _, expires_ms in self._leases.values())
 
     def wait_ms(self, now_ms: int) -> int:
         """Estimated milliseconds until a place is free, at least 1,000.
@@ -44,14 +61,24 @@ class LeaseSet:
         The mean age of the leases over their number (by renewal, the mean residual life of
         one equals its mean age), at most until the first would lapse without a heartbeat.
         """
-        held = self.held(now_ms)
-        if held == 0:
+        if self.held(now_ms) == 0:
             return _LEAST_WAIT_MS
-        mean_age_ms = now_ms - self._acquired_sum_ms // held
-        until_lapse_ms = self._earliest_ms - now_ms
-        return max(_LEAST_WAIT_MS, min(mean_age_ms // held, until_lapse_ms))
+        number = len(self._leases)
+        mean_age_ms = now_ms - self._acquired_sum_ms // number
+        until_lapse_ms = self._next_lapse_ms(now_ms) - now_ms
+        return max(_LEAST_WAIT_MS, min(mean_age_ms // number, until_lapse_ms))
+
+    def _next_lapse_ms(self, now_ms: int) -> int:
+        if now_ms < self._earliest_ms:
+            return self._earliest_ms
+        return min(expires_ms for _, expires_ms in self._leases.values() if expires_ms > now_ms)
 
     def _drop_lapsed(self, now_ms: int) -> None:
+        if now_ms < self._earliest_ms:
+            return
         for holder in [h for h, (_, expires_ms) in self._leases.items() if expires_ms <= now_ms]:
             self.release(holder)
-        self._earliest_ms = min((e for _, e in self._leases.values()), default=0)
+        self._find_earliest()
+
+    def _find_earliest(self) -> None:
+        self._earliest_ms = min((ends for _, ends in self._leases.values()), default=0)

@@ -15,8 +15,11 @@ class Levels(Protocol):
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
         """The refilled bucket of a limit that is configured no more, if it is not full."""
 
-    def window(self, key: str, window: str) -> Count:
-        """What was charged to one window of a limit, and what is held in it."""
+    def window(self, key: str, window: str) -> Count | None:
+        """What was charged to one window of a limit, and what is held in it.
+
+        None if nothing is known of it: it was never seeded, or is over and forgotten.
+        """
 
     def leases_held(self, key: str, now_ms: int) -> int:
         """Leases out at `now_ms`."""

@@ -10,6 +10,9 @@ from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
 
+LONGEST_TTL_MS = 600_000
+"""Longest life of a lease without an extension."""
+
 
 class State(IntEnum):
     """Life of a reservation (`weir.ratelimiter.v1.ReservationState`)."""

@@ -136,7 +136,7 @@ def _end(
             continue
         charge = charge_for(entry.resource, ending.charged, requests, reservation.price)
         if entry.kind is Kind.WINDOW:
-            counts.append(_charged(entry, charge, levels, held=reservation.open))
+            counts.extend(_charged(entry, charge, levels, held=reservation.open))
             entries.append(msgspec.structs.replace(entry, amount=charge))
             continue
         bucket = bucket_of(entry, limits, levels, ending.settled_ms)
@@ -154,14 +154,19 @@ def _end(
     return Ending(ended, Change(ending.settled_ms, tuple(moves), ended, event, tuple(counts)))
 
 
-def _charged(entry: Entry, charge: int, levels: Levels, *, held: bool) -> WindowMove:
-    """Charge to the window of the entry what it held, or correct what it was charged before."""
+def _charged(entry: Entry, charge: int, levels: Levels, *, held: bool) -> tuple[WindowMove, ...]:
+    """Charge to the window of the entry what it held, or correct what it was charged before.
+
+    Nothing for a window that is not known: the charge is in the ledger.
+    """
     count = levels.window(entry.key, entry.window)
+    if count is None:
+        return ()
     if held:
-        after = Count(count.used + charge, max(0, count.held - entry.amount))
+        after = Count(count.used + charge, count.held - entry.amount)
     else:
-        after = Count(max(0, count.used + charge - entry.amount), count.held)
-    return WindowMove(entry.key, entry.window, after)
+        after = Count(count.used + charge - entry.amount, count.held)
+    return (WindowMove(entry.key, entry.window, after),)
 
 
 def _correction(entry: Entry, bucket: Bucket, amount: int) -> tuple[Move, ...]:

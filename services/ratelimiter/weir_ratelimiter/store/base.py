@@ -1,13 +1,15 @@
 """What keeps levels, leases and reservations. One call is one atomic decision."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from weir_core.bucket import BucketShape
+from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.admission import ReserveCommand
-from weir_ratelimiter.domain.change import LedgerEvent
+from weir_ratelimiter.domain.calendar import Window
+from weir_ratelimiter.domain.change import LedgerEvent, WindowMove
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.domain.reservation import Reservation
@@ -26,12 +28,15 @@ class Reserved(msgspec.Struct, frozen=True, gc=False):
         shortfalls: limits that refused; empty if admitted.
         shadowed: shadow limits that would have refused.
         replayed: the reservation was made by an earlier call.
+        unseeded: windows of which the store knows nothing yet. Nothing was decided: `seed` them
+            and ask again.
     """
 
     reservation: Reservation | None
     shortfalls: tuple[Shortfall, ...] = ()
     shadowed: tuple[Shortfall, ...] = ()
     replayed: bool = False
+    unseeded: tuple[tuple[Limit, Window], ...] = ()
 
 
 class ExtendedReservation(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +68,8 @@ class LimitState(msgspec.Struct, frozen=True, gc=False):
         held: units held by open reservations.
         whole_in_ms: milliseconds until it is whole again without further use.
         window: id of the calendar window that the numbers are of; empty for other kinds.
+        unseeded: the window, where the store knows nothing of it; the numbers are of an unused
+            one then.
     """
 
     limit: Limit
@@ -70,14 +77,52 @@ class LimitState(msgspec.Struct, frozen=True, gc=False):
     held: int
     whole_in_ms: int
     window: str = ""
+    unseeded: Window | None = None
+
+
+class Adjusted(msgspec.Struct, frozen=True, gc=False):
+    """Answer to Adjust; `replayed` if an earlier call had made the adjustment."""
+
+    state: LimitState
+    replayed: bool
+
+
+class OutboxEntry(msgspec.Struct, frozen=True, gc=False):
+    """An event that no ledger has acknowledged; `id` is the store's own."""
+
+    id: str
+    event: LedgerEvent
+
+
+class Backlog(msgspec.Struct, frozen=True, gc=False):
+    """How far the ledger is behind.
+
+    Attributes:
+        events: number of events not acknowledged.
+        oldest_ms: when the oldest of them happened, Unix milliseconds; None if there is none.
+    """
+
+    events: int
+    oldest_ms: int | None
 
 
 class Store(Protocol):
     """Atomic decisions over all limits, and what became of each reservation.
 
     `limits` are the limits of the reservation's subject as they are configured now; each call
-    brings them, so that a store needs no directory. A reservation that the store does not know
-    is rebuilt from its record, unless the store knows that it has ended and been forgotten.
+    brings them, so that a store needs no directory. A bucket is kept with the shape under which
+    its level was reached, and brought into its limit's present shape at the next touch. A
+    reservation that the store does not know is rebuilt from its record, unless the store knows
+    that it has ended and been forgotten.
+
+    A window that the store does not know stays unknown until it is seeded: rebuilding, extending
+    and ending a reservation move only windows that are known (a charge reaches the ledger in any
+    case, and the ledger is what seeds).
+
+    Time may go back. A bucket that is more than its period ahead counts from now, and a Reserve
+    that looks at it writes that down, even if it refuses. `lapsed` first shortens leases that
+    end later than the longest ttl from now to their own ttl from now. Lapsed leases lose their
+    places when a request is admitted to the same limit, and stay lost.
 
     Every method raises WeirError(LIMITER_UNAVAILABLE) if the decision could not be made
     durable; then it was not made. Methods that take a record also raise
@@ -92,8 +137,12 @@ class Store(Protocol):
         """Debit every limit or none; the same command again gets the same reservation.
 
         Raises:
-            WeirError: RESERVATION_CONFLICT, RESERVATION_EXPIRED (see `check_replay`).
+            WeirError: RESERVATION_CONFLICT, RESERVATION_EXPIRED (see `check_replay`);
+                LIMITER_UNAVAILABLE while the backlog of events is full (see `outbox_full`).
         """
+
+    async def seed(self, moves: Sequence[WindowMove]) -> None:
+        """Set the counts of windows that are still unknown; leave the others as they are."""
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits
@@ -105,7 +154,7 @@ class Store(Protocol):
         """
 
     async def settle(self, record: Record, report: Report, limits: Limits) -> Ended:
-        """Charge what ran, once."""
+        """Charge what ran, once. Never refused for a backlog of events."""
 
     async def refund(self, record: Record, outcome: int, lifecycle: bytes, limits: Limits) -> Ended:
         """Give back what never ran, once; settle by progress what did."""
@@ -119,17 +168,48 @@ class Store(Protocol):
     async def find(self, reservation_id: str) -> Reservation | None:
         """A reservation, open or remembered."""
 
+    async def open_reservations(
+        self, tenant_id: str, after: tuple[int, str], most: int
+    ) -> Sequence[Reservation]:
+        """Open reservations of a tenant, lapsed ones included, by (`created_ms`, `id`).
+
+        Args:
+            tenant_id: whose.
+            after: the pair of the last one seen; `(0, "")` for the first.
+            most: how many at most.
+        """
+
     async def states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """Where limits stand, in their order. Changes nothing."""
 
-    async def reshape(self, shape_of: Callable[[str], BucketShape | None]) -> None:
-        """Bring buckets into the shape that `shape_of` gives for each key, use kept."""
+    async def adjust(self, adjustment: Adjustment) -> Adjusted:
+        """Give units to a bucket or a seeded window, or take them; write a GRANT event.
 
-    async def outbox(self, most: int) -> Sequence[tuple[int, LedgerEvent]]:
-        """The oldest events that no ledger has acknowledged, by sequence number."""
+        Once by (tenant, adjustment id), as long as ended reservations are remembered.
 
-    async def acknowledge(self, upto: int) -> None:
-        """Forget events up to and including sequence number `upto`."""
+        Raises:
+            WeirError: IDEMPOTENCY_CONFLICT if the id was used for another adjustment.
+            InvalidField: the level would leave -2^53..2^53.
+        """
+
+    async def outbox(self, most: int) -> Sequence[OutboxEntry]:
+        """The oldest events that no ledger has acknowledged."""
+
+    async def acknowledge(self, ids: Sequence[str]) -> None:
+        """Forget events that the ledger has; unknown ids are passed over."""
+
+    async def backlog(self) -> Backlog:
+        """How far the ledger is behind."""
 
     async def close(self) -> None:
         """Make everything durable and release the store."""
+
+
+def outbox_full(events: int, most: int) -> WeirError:
+    """Why no request is admitted while the ledger is `most` events or more behind."""
+    return WeirError(
+        Reason.LIMITER_UNAVAILABLE,
+        f"the ledger is {events} events behind, and {most} are kept for it; requests that run "
+        "are settled, new ones wait until the ledger takes events again",
+        retry_after_s=5.0,
+    )

@@ -13,7 +13,7 @@ import msgspec
 from weir_ratelimiter.domain.change import Bucket, Change, Count, LedgerEvent
 from weir_ratelimiter.domain.reservation import Reservation
 
-FORMAT = 1
+FORMAT = 2
 HEADER = b"weir-ratelimiter-journal %d\n" % FORMAT
 _MAGIC = HEADER[: HEADER.index(b" ") + 1]
 _PREFIX = struct.Struct("<II")
@@ -46,6 +46,21 @@ class WindowRow(msgspec.Struct, frozen=True, array_like=True, tag="window"):
     count: Count
 
 
+class LeaseRow(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+    """A place in a lease set, Unix milliseconds."""
+
+    key: str
+    holder: str
+    acquired_ms: int
+    expires_ms: int
+
+
+class GrantRow(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
+    """An adjustment that is remembered."""
+
+    event: LedgerEvent
+
+
 class ReservationRow(msgspec.Struct, frozen=True, array_like=True, tag="reservation"):
     """A reservation, open or remembered."""
 
@@ -60,9 +75,9 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, tag="event"):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag="acknowledged"):
-    """The ledger has all events up to `sequence`."""
+    """The ledger has these events."""
 
-    sequence: int
+    sequences: tuple[int, ...]
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
@@ -71,7 +86,8 @@ class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
     rows: int
 
 
-Frame = Meta | BucketRow | WindowRow | ReservationRow | EventRow | End | Change | Acknowledged
+Row = BucketRow | WindowRow | ReservationRow | LeaseRow | GrantRow | EventRow
+Frame = Meta | Row | End | Change | Acknowledged
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)

@@ -5,23 +5,36 @@ applied; nothing else can run in between. If it cannot be appended, it was not m
 """
 
 import asyncio
+import heapq
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 
-from weir_core.bucket import BucketShape
+from msgspec.structs import replace
+
 from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.domain.adjustment import Adjustment, adjust, check_repeated
 from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
-from weir_ratelimiter.domain.change import Change, LedgerEvent
+from weir_ratelimiter.domain.calendar import Window
+from weir_ratelimiter.domain.change import Change, Count, WindowMove
 from weir_ratelimiter.domain.extension import Extension, extend
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.rebuild import rebuild
-from weir_ratelimiter.domain.reservation import Reservation, State
+from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Reservation, State
 from weir_ratelimiter.domain.settlement import Ending, Report, expire, refund, settle
 from weir_ratelimiter.record import Record
-from weir_ratelimiter.store.base import Ended, ExtendedReservation, Limits, LimitState, Reserved
+from weir_ratelimiter.store.base import (
+    Adjusted,
+    Backlog,
+    Ended,
+    ExtendedReservation,
+    Limits,
+    LimitState,
+    OutboxEntry,
+    Reserved,
+    outbox_full,
+)
 from weir_ratelimiter.store.memory_log import MemoryLog
-
-_KEYS_PER_TURN = 1_000
 
 
 class MemoryStore:
@@ -30,9 +43,8 @@ class MemoryStore:
     def __init__(self, log: MemoryLog, now_ms: Callable[[], int]) -> None:
         self._log = log
         self._state = log.state
-        self._clock = now_ms
-        self._last_ms = now_ms()
-        self._rebase(self._last_ms)
+        self._now_ms = now_ms
+        self._last_sweep_ms = sys.maxsize
 
     @property
     def epoch(self) -> str:
@@ -49,12 +61,23 @@ class MemoryStore:
             await self._log.durable()
             return Reserved(existing, replayed=True)
         evaluation = evaluate(command, self._state, now_ms)
+        if evaluation.unseeded:
+            return Reserved(None, unseeded=evaluation.unseeded)
+        if evaluation.shortfalls and not dry_run:
+            self._restart_buckets(command.limits, now_ms)
         if evaluation.shortfalls or dry_run:
             return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
+        self._check_backlog()
         reservation = admit(command, evaluation, now_ms)
         change = Change(now_ms, evaluation.moves, reservation, None, evaluation.counts)
         await self._commit(change)
         return Reserved(reservation, (), evaluation.shadowed)
+
+    async def seed(self, moves: Sequence[WindowMove]) -> None:
+        """See `Store`."""
+        unknown = [move for move in moves if self._state.window(move.key, move.window) is None]
+        if unknown:
+            await self._commit(Change(self._now_ms(), (), None, None, tuple(unknown)))
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits
@@ -90,7 +113,11 @@ class MemoryStore:
 
     async def lapsed(self, most: int) -> Sequence[Reservation]:
         """See `Store`."""
-        return self._state.lapsed(self._now_ms(), most)
+        now_ms = self._now_ms()
+        if now_ms < self._last_sweep_ms:
+            self._shorten(now_ms)
+        self._last_sweep_ms = now_ms
+        return self._state.lapsed(now_ms, most)
 
     async def expire(self, reservation: Reservation, limits: Limits) -> Reservation | None:
         """See `Store`."""
@@ -105,30 +132,50 @@ class MemoryStore:
         """See `Store`."""
         return self._state.reservations.get(reservation_id)
 
+    async def open_reservations(
+        self, tenant_id: str, after: tuple[int, str], most: int
+    ) -> Sequence[Reservation]:
+        """See `Store`."""
+        found = [
+            reservation
+            for reservation in self._state.reservations.values()
+            if reservation.open and reservation.subject.tenant_id == tenant_id
+        ]
+        later = ((r.created_ms, r.id, r) for r in found if (r.created_ms, r.id) > after)
+        return [reservation for _, _, reservation in heapq.nsmallest(most, later)]
+
     async def states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """See `Store`."""
         now_ms = self._now_ms()
         return [self._limit_state(limit, now_ms) for limit in limits]
 
-    async def reshape(self, shape_of: Callable[[str], BucketShape | None]) -> None:
-        """See `Store`. Decisions go on in between; they bring their limits' shapes themselves."""
-        keys = iter(list(self._state.buckets))
-        while some := list(itertools.islice(keys, _KEYS_PER_TURN)):
-            now_ms = self._now_ms()
-            moves = [move for key in some for move in self._state.reshaped(key, shape_of, now_ms)]
-            if moves:
-                await self._commit(Change(now_ms, tuple(moves), None))
-            if len(some) == _KEYS_PER_TURN:
-                await asyncio.sleep(0)
-
-    async def outbox(self, most: int) -> Sequence[tuple[int, LedgerEvent]]:
+    async def adjust(self, adjustment: Adjustment) -> Adjusted:
         """See `Store`."""
-        return list(itertools.islice(self._state.outbox, most))
+        now_ms = self._now_ms()
+        made = self._state.grants.get((adjustment.subject.tenant_id, adjustment.id))
+        if made is not None:
+            check_repeated(adjustment, made)
+            await self._log.durable()
+        else:
+            await self._commit(adjust(adjustment, self._state, now_ms))
+        return Adjusted(self._limit_state(adjustment.limit, now_ms), replayed=made is not None)
 
-    async def acknowledge(self, upto: int) -> None:
+    async def outbox(self, most: int) -> Sequence[OutboxEntry]:
         """See `Store`."""
-        self._log.acknowledge(upto)
-        await self._log.durable()
+        oldest = itertools.islice(self._state.outbox.items(), most)
+        return [OutboxEntry(str(sequence), event) for sequence, event in oldest]
+
+    async def acknowledge(self, ids: Sequence[str]) -> None:
+        """See `Store`."""
+        known = tuple(s for s in map(int, ids) if s in self._state.outbox)
+        if known:
+            self._log.acknowledge(known)
+            await self._log.durable()
+
+    async def backlog(self) -> Backlog:
+        """See `Store`."""
+        oldest = next(iter(self._state.outbox.values()), None)
+        return Backlog(len(self._state.outbox), None if oldest is None else oldest.settled_ms)
 
     async def maintain(self) -> None:
         """Bring the journal to the disk and compact it when due; for a periodic task.
@@ -171,16 +218,21 @@ class MemoryStore:
         self._log.commit(change)
         await self._log.durable()
 
-    def _now_ms(self) -> int:
-        now_ms = self._clock()
-        if now_ms < self._last_ms:
-            self._rebase(now_ms)
-        self._last_ms = now_ms
-        return now_ms
+    def _check_backlog(self) -> None:
+        events = len(self._state.outbox)
+        if events >= self._log.most_events:
+            raise outbox_full(events, self._log.most_events)
 
-    def _rebase(self, now_ms: int) -> None:
-        for change in self._state.rebased(now_ms):
-            self._log.commit(change)
+    def _restart_buckets(self, limits: Sequence[Limit], now_ms: int) -> None:
+        moves = self._state.restarted(limits, now_ms)
+        if moves:
+            self._log.commit(Change(now_ms, moves, None))
+
+    def _shorten(self, now_ms: int) -> None:
+        """After the clock went back, see that no lease lasts longer than it was given for."""
+        for reservation in self._state.outliving(now_ms + LONGEST_TTL_MS):
+            shortened = replace(reservation, expires_ms=now_ms + reservation.ttl_ms)
+            self._log.commit(Change(now_ms, (), shortened))
 
     def _limit_state(self, limit: Limit, now_ms: int) -> LimitState:
         held = self._state.held.get(limit.key, 0)
@@ -190,12 +242,22 @@ class MemoryStore:
             return LimitState(limit, limit.capacity - taken, taken, wait_ms)
         if limit.calendar is not None:
             window = limit.calendar.window(now_ms)
-            count = self._state.window(limit.key, window.id)
-            remaining = limit.capacity - count.used - count.held
-            return LimitState(limit, remaining, count.held, window.end_ms - now_ms, window.id)
+            return self._window_state(limit, window, now_ms)
         bucket = self._state.bucket(limit, now_ms)
         whole_ms = bucket.shape.wait_ms(bucket.state, limit.capacity) or 0
         return LimitState(limit, bucket.level, held, whole_ms)
+
+    def _window_state(self, limit: Limit, window: Window, now_ms: int) -> LimitState:
+        known = self._state.window(limit.key, window.id)
+        count = known or Count()
+        return LimitState(
+            limit,
+            remaining=limit.capacity - count.used - count.held,
+            held=count.held,
+            whole_in_ms=window.end_ms - now_ms,
+            window=window.id,
+            unseeded=window if known is None else None,
+        )
 
 
 def _over(reservation: Reservation) -> WeirError:

@@ -26,7 +26,7 @@ class MemoryOptions(msgspec.Struct, frozen=True):
         fsync: `always` before each reply; `interval` and `never` leave it to `sync`.
         horizon_ms: how long the end of a reservation is remembered, milliseconds.
         most_ended: how many ends are remembered.
-        most_events: how many events are kept for a ledger; the oldest are dropped.
+        most_events: how many events wait for the ledger before requests are refused.
         compact_bytes: growth of the journal at which `compact` is due.
     """
 
@@ -72,11 +72,7 @@ class MemoryLog:
 
     @classmethod
     def _replayed(cls, folder: JournalFolder, options: MemoryOptions, now_ms: int) -> Self:
-        state = MemoryState(
-            horizon_ms=options.horizon_ms,
-            most_ended=options.most_ended,
-            most_events=options.most_events,
-        )
+        state = MemoryState(horizon_ms=options.horizon_ms, most_ended=options.most_ended)
         latest = folder.latest()
         try:
             epoch = restore([] if latest is None else folder.read(latest), state)
@@ -89,6 +85,11 @@ class MemoryLog:
                 f"the journal in {folder.path} cannot be written: {error.strerror}"
             ) from error
         return log
+
+    @property
+    def most_events(self) -> int:
+        """How many events may wait for the ledger while requests are admitted."""
+        return self._options.most_events
 
     @property
     def journal_bytes(self) -> int:
@@ -115,10 +116,10 @@ class MemoryLog:
         self._append(frames.encode(change))
         self.state.apply(change)
 
-    def acknowledge(self, sequence: int) -> None:
-        """Forget the events that a ledger has. Raises as `commit`."""
-        self._append(frames.encode(Acknowledged(sequence)))
-        self.state.acknowledge(sequence)
+    def acknowledge(self, sequences: tuple[int, ...]) -> None:
+        """Forget events that the ledger has. Raises as `commit`."""
+        self._append(frames.encode(Acknowledged(sequences)))
+        self.state.acknowledge(sequences)
 
     async def durable(self) -> None:
         """Return when what was committed is as durable as a reply needs.
@@ -140,7 +141,7 @@ class MemoryLog:
         Raises:
             WeirError, OSError: it failed; the present journal stays in use.
         """
-        self.state.drop_full_buckets(now_ms)
+        self.state.forget_idle(now_ms)
         snapshot = Snapshot(self.state, self.epoch, now_ms)
         draft = self._folder.begin(self._folder.next_path())
         self._meanwhile = []
@@ -168,7 +169,7 @@ class MemoryLog:
             self._meanwhile.append(frame)
 
     def _write_snapshot(self, now_ms: int) -> None:
-        self.state.drop_full_buckets(now_ms)
+        self.state.forget_idle(now_ms)
         draft = self._folder.begin(self._folder.next_path())
         for frame in Snapshot(self.state, self.epoch, now_ms).frames():
             draft.append(frames.encode(frame))

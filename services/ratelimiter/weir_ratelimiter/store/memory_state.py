@@ -1,41 +1,38 @@
 """Levels, leases and reservations in memory: a pure function of the changes applied."""
 
 import heapq
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-
-import msgspec
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Iterator
 
 from weir_core.bucket import BucketShape
-from weir_ratelimiter.domain.change import Bucket, Change, Count, LedgerEvent, Move
+from weir_ratelimiter.domain.calendar import surely_over_ms
+from weir_ratelimiter.domain.change import Bucket, Change, Count, EventKind, LedgerEvent, Move
 from weir_ratelimiter.domain.leases import LeaseSet
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import Reservation
-
-_NO_COUNT = Count()
 
 
 class MemoryState:
     """All that the memory store knows.
 
     What has ended is remembered for `horizon_ms`, at most `most_ended` of it; what was
-    forgotten was made at `forgotten_upto_ms` or before. Of events that no ledger has
-    acknowledged, the latest `most_events` are kept, and the others counted.
+    forgotten was made at `forgotten_upto_ms` or before.
     """
 
-    def __init__(self, *, horizon_ms: int, most_ended: int, most_events: int) -> None:
+    def __init__(self, *, horizon_ms: int, most_ended: int) -> None:
         self._horizon_ms = horizon_ms
         self._most_ended = most_ended
-        self._most_events = most_events
         self.buckets: dict[str, Bucket] = {}
         self.windows: dict[tuple[str, str], Count] = {}
         self.reservations: dict[str, Reservation] = {}
         self.held: defaultdict[str, int] = defaultdict(int)
-        self.outbox: deque[tuple[int, LedgerEvent]] = deque()
+        """Units that open reservations hold in each bucket."""
+        self.leases: defaultdict[str, LeaseSet] = defaultdict(LeaseSet)
+        self.grants: OrderedDict[tuple[str, str], LedgerEvent] = OrderedDict()
+        """Adjustments by tenant and adjustment id, oldest first."""
+        self.outbox: OrderedDict[int, LedgerEvent] = OrderedDict()
         self.next_sequence = 1
-        self.events_dropped = 0
         self.forgotten_upto_ms = 0
-        self._leases: defaultdict[str, LeaseSet] = defaultdict(LeaseSet)
         self._by_expiry: list[tuple[int, str]] = []
         self._open_count = 0
         self._open_tokens = 0
@@ -50,22 +47,34 @@ class MemoryState:
         if change.reservation is not None:
             self.put(change.reservation, change.at_ms)
         if change.event is not None:
-            self.outbox.append((self.next_sequence, change.event))
+            self.outbox[self.next_sequence] = change.event
             self.next_sequence += 1
-            if len(self.outbox) > self._most_events:
-                self.outbox.popleft()
-                self.events_dropped += 1
+            if change.event.kind is EventKind.GRANT:
+                self.remember_grant(change.event)
 
-    def acknowledge(self, sequence: int) -> None:
-        """Drop the events up to and including `sequence`."""
-        while self.outbox and self.outbox[0][0] <= sequence:
-            self.outbox.popleft()
+    def acknowledge(self, sequences: Iterable[int]) -> None:
+        """Drop events that the ledger has."""
+        for sequence in sequences:
+            self.outbox.pop(sequence, None)
+
+    def remember_grant(self, event: LedgerEvent) -> None:
+        """Know an adjustment again."""
+        self.grants[event.subject.tenant_id, event.reservation_id] = event
 
     def by_end(self) -> Iterator[Reservation]:
         """All reservations: the open ones, then the ended in the order in which they ended."""
         yield from (r for r in self.reservations.values() if r.open)
         for _, reservation_id in self._ended:
             yield self.reservations[reservation_id]
+
+    def load(self, reservation: Reservation) -> None:
+        """Put a reservation of a snapshot in place, its leases apart."""
+        self.reservations[reservation.id] = reservation
+        if reservation.open:
+            self._count(reservation, 1)
+            heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
+        else:
+            self._ended.append((_ended_ms(reservation), reservation.id))
 
     def put(self, reservation: Reservation, at_ms: int) -> None:
         """Replace a reservation by its present state."""
@@ -77,7 +86,7 @@ class MemoryState:
         if reservation.open:
             self._count(reservation, 1)
             for key in _lease_keys(reservation):
-                self._leases[key].hold(reservation.id, at_ms, reservation.expires_ms)
+                self.leases[key].hold(reservation.id, at_ms, reservation.expires_ms)
             if old is None or reservation.expires_ms < old.expires_ms:
                 heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
         else:
@@ -106,36 +115,32 @@ class MemoryState:
     def has_lapsed(self, reservation: Reservation, now_ms: int) -> bool:
         """Whether an open reservation lost its leases, be it before the clock went back."""
         return reservation.expired_at(now_ms) or any(
-            reservation.id not in self._leases.get(key, ()) for key in _lease_keys(reservation)
+            reservation.id not in self.leases.get(key, ()) for key in _lease_keys(reservation)
         )
 
-    def rebased(self, now_ms: int) -> list[Change]:
-        """What a clock that went back to `now_ms` changes.
+    def outliving(self, latest_ms: int) -> list[Reservation]:
+        """Open reservations whose leases end after `latest_ms`."""
+        return [r for r in self.reservations.values() if r.open and r.expires_ms > latest_ms]
 
-        Buckets far ahead start to count from now, and no reservation lives longer than its ttl
-        from now. A lease that was lost already stays lost, as somebody else may have its place.
-        """
+    def restarted(self, limits: Iterable[Limit], now_ms: int) -> tuple[Move, ...]:
+        """Moves that make the buckets of `limits` count from now whose clock went far back."""
         moves = []
-        for key, bucket in self.buckets.items():
-            state = bucket.shape.refilled(bucket.state, now_ms)
-            if state.at_ms < bucket.state.at_ms:
-                moves.append(Move(key, 0, Bucket(bucket.shape, state)))
-        changes = [Change(now_ms, tuple(moves), None)] if moves else []
-        for reservation in self.reservations.values():
-            if not reservation.open:
-                continue
-            lapsed = self.has_lapsed(reservation, now_ms)
-            latest = now_ms if lapsed else now_ms + reservation.ttl_ms
-            if reservation.expires_ms > latest:
-                shortened = msgspec.structs.replace(reservation, expires_ms=latest)
-                changes.append(Change(now_ms, (), shortened))
-        return changes
+        for limit in limits:
+            stored = self.buckets.get(limit.key)
+            if stored is not None and stored.state.at_ms - now_ms > stored.shape.period_ms:
+                moves.append(Move(limit.key, 0, self.bucket(limit, now_ms)))
+        return tuple(moves)
 
-    def drop_full_buckets(self, now_ms: int) -> None:
-        """Forget buckets that are full: one that is not there is full."""
+    def forget_idle(self, now_ms: int) -> None:
+        """Forget full buckets (one that is not there is full) and windows long over."""
         for key, bucket in list(self.buckets.items()):
             if bucket.shape.is_full(bucket.shape.refilled(bucket.state, now_ms)):
                 del self.buckets[key]
+        # A settlement may come as late as the end of a reservation is remembered.
+        latest_end_ms = now_ms - self._horizon_ms
+        for key, window in [name for name, count in self.windows.items() if count.held == 0]:
+            if surely_over_ms(window) < latest_end_ms:
+                del self.windows[key, window]
 
     def totals(self, now_ms: int) -> dict[str, int]:
         """Sums over everything, for metrics."""
@@ -145,11 +150,10 @@ class MemoryState:
                 debt += max(0, -bucket.shape.refilled(bucket.state, now_ms).level)
         return {
             "open_reservations": self._open_count,
-            "held_leases": sum(leases.held(now_ms) for leases in self._leases.values()),
+            "held_leases": sum(leases.held(now_ms) for leases in self.leases.values()),
             "held_tokens": self._open_tokens,
             "debt_units": debt,
             "outbox_events": len(self.outbox),
-            "events_dropped": self.events_dropped,
         }
 
     def bucket(self, limit: Limit, now_ms: int) -> Bucket:
@@ -160,15 +164,6 @@ class MemoryState:
             return Bucket(shape, shape.full(now_ms))
         return _in_shape(stored, shape, now_ms)
 
-    def reshaped(
-        self, key: str, shape_of: Callable[[str], BucketShape | None], now_ms: int
-    ) -> tuple[Move, ...]:
-        """The move, if any, that brings a bucket into the shape that it should have."""
-        stored, shape = self.buckets.get(key), shape_of(key)
-        if stored is None or shape is None or shape == stored.shape:
-            return ()
-        return (Move(key, 0, _in_shape(stored, shape, now_ms)),)
-
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
         """See `Levels`."""
         stored = self.buckets.get(key)
@@ -176,24 +171,26 @@ class MemoryState:
             return None
         return Bucket(stored.shape, stored.shape.refilled(stored.state, now_ms))
 
-    def window(self, key: str, window: str) -> Count:
+    def window(self, key: str, window: str) -> Count | None:
         """See `Levels`."""
-        return self.windows.get((key, window), _NO_COUNT)
+        return self.windows.get((key, window))
 
     def leases_held(self, key: str, now_ms: int) -> int:
         """See `Levels`."""
-        leases = self._leases.get(key)
+        leases = self.leases.get(key)
         return 0 if leases is None else leases.held(now_ms)
 
     def lease_wait_ms(self, key: str, now_ms: int) -> int:
         """See `Levels`."""
-        leases = self._leases.get(key)
+        leases = self.leases.get(key)
         return 0 if leases is None else leases.wait_ms(now_ms)
 
     def _count(self, reservation: Reservation, sign: int) -> None:
         self._open_count += sign
         self._open_tokens += sign * (reservation.prompt_tokens + reservation.output_tokens)
         for entry in reservation.entries:
+            if entry.kind is not Kind.BUCKET:
+                continue
             held = self.held[entry.key] + sign * entry.amount
             if held:
                 self.held[entry.key] = held
@@ -202,10 +199,10 @@ class MemoryState:
 
     def _release(self, reservation: Reservation) -> None:
         for key in _lease_keys(reservation):
-            leases = self._leases[key]
+            leases = self.leases[key]
             leases.release(reservation.id)
             if not leases:
-                del self._leases[key]
+                del self.leases[key]
 
     def _forget(self, now_ms: int) -> None:
         oldest_kept = now_ms - self._horizon_ms
@@ -215,6 +212,8 @@ class MemoryState:
             _, reservation_id = self._ended.popleft()
             gone = self.reservations.pop(reservation_id)
             self.forgotten_upto_ms = max(self.forgotten_upto_ms, gone.created_ms)
+        while self.grants and next(iter(self.grants.values())).settled_ms < oldest_kept:
+            self.grants.popitem(last=False)
 
 
 def _in_shape(stored: Bucket, shape: BucketShape, now_ms: int) -> Bucket:

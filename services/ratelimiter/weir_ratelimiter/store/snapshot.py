@@ -9,8 +9,11 @@ from weir_ratelimiter.store.frames import (
     End,
     EventRow,
     Frame,
+    GrantRow,
+    LeaseRow,
     Meta,
     ReservationRow,
+    Row,
     WindowRow,
 )
 from weir_ratelimiter.store.memory_state import MemoryState
@@ -24,25 +27,30 @@ class Snapshot:
         self._buckets = dict(state.buckets)
         self._windows = dict(state.windows)
         self._reservations = list(state.by_end())
-        self._outbox = list(state.outbox)
+        self._leases = {key: list(leases.rows()) for key, leases in state.leases.items()}
+        self._grants = list(state.grants.values())
+        self._outbox = list(state.outbox.items())
 
     def frames(self) -> Iterator[Frame]:
         """Every frame of the snapshot."""
         yield self._meta
         rows = 0
+        for rows, row in enumerate(self._rows(), start=1):  # noqa: B007
+            yield row
+        yield End(rows)
+
+    def _rows(self) -> Iterator[Row]:
         for key, bucket in self._buckets.items():
-            rows += 1
             yield BucketRow(key, bucket)
         for (key, window), counted in self._windows.items():
-            rows += 1
             yield WindowRow(key, window, counted)
-        for reservation in self._reservations:
-            rows += 1
-            yield ReservationRow(reservation)
+        yield from map(ReservationRow, self._reservations)
+        for key, leases in self._leases.items():
+            for holder, acquired_ms, expires_ms in leases:
+                yield LeaseRow(key, holder, acquired_ms, expires_ms)
+        yield from map(GrantRow, self._grants)
         for sequence, event in self._outbox:
-            rows += 1
             yield EventRow(sequence, event)
-        yield End(rows)
 
 
 def restore(frames: Iterable[Frame], state: MemoryState) -> str | None:
@@ -61,13 +69,13 @@ def restore(frames: Iterable[Frame], state: MemoryState) -> str | None:
         raise ValueError("the journal does not begin with a snapshot")
     state.next_sequence = meta.next_sequence
     state.forgotten_upto_ms = meta.forgotten_upto_ms
-    _load_rows(rows, state, meta)
+    _load_rows(rows, state)
     for frame in rows:
         _replay(frame, state)
     return meta.epoch
 
 
-def _load_rows(rows: Iterator[Frame], state: MemoryState, meta: Meta) -> None:
+def _load_rows(rows: Iterator[Frame], state: MemoryState) -> None:
     for count, frame in enumerate(rows):
         match frame:
             case BucketRow(key=key, bucket=bucket):
@@ -75,9 +83,13 @@ def _load_rows(rows: Iterator[Frame], state: MemoryState, meta: Meta) -> None:
             case WindowRow(key=key, window=window, count=counted):
                 state.windows[key, window] = counted
             case ReservationRow(reservation=reservation):
-                state.put(reservation, meta.taken_ms)
+                state.load(reservation)
+            case LeaseRow(key=key, holder=holder, acquired_ms=acquired_ms, expires_ms=ends_ms):
+                state.leases[key].restore(holder, acquired_ms, ends_ms)
+            case GrantRow(event=event):
+                state.remember_grant(event)
             case EventRow(sequence=sequence, event=event):
-                state.outbox.append((sequence, event))
+                state.outbox[sequence] = event
             case End(rows=expected) if expected == count:
                 return
             case _:
@@ -89,7 +101,7 @@ def _replay(frame: Frame, state: MemoryState) -> None:
     match frame:
         case Change():
             state.apply(frame)
-        case Acknowledged(sequence=sequence):
-            state.acknowledge(sequence)
+        case Acknowledged(sequences=sequences):
+            state.acknowledge(sequences)
         case _:
             raise ValueError(f"{type(frame).__name__} stands behind the snapshot")

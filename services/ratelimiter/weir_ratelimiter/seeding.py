@@ -1,0 +1,67 @@
+"""Tells the store how far windows were used that it does not know."""
+
+import asyncio
+from collections.abc import Iterable
+
+from weir_core.errors import Reason, WeirError
+from weir_core.telemetry.logs import get_logger
+from weir_ratelimiter.budget_source import BudgetSource
+from weir_ratelimiter.domain.calendar import Window
+from weir_ratelimiter.domain.change import Count, WindowMove
+from weir_ratelimiter.domain.limit import Limit
+from weir_ratelimiter.store.base import Store
+
+_DEADLINE_S = 2.0
+
+_log = get_logger(__name__)
+
+
+class Seeder:
+    """Seeds windows from a `BudgetSource`; each once, however many requests wait for it."""
+
+    def __init__(self, store: Store, source: BudgetSource) -> None:
+        self._store = store
+        self._source = source
+        self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def seed(self, unseeded: Iterable[tuple[Limit, Window]]) -> None:
+        """Have the store know these windows.
+
+        Raises:
+            WeirError: LIMITER_UNAVAILABLE if the use of one cannot be read within 2 s: budgets
+                fail closed. A shadow window counts from zero then.
+        """
+        tasks = [self._task(limit, window) for limit, window in unseeded]
+        await asyncio.gather(*map(asyncio.shield, tasks))
+
+    def _task(self, limit: Limit, window: Window) -> asyncio.Task[None]:
+        name = (limit.key, window.id)
+        task = self._running.get(name)
+        if task is None:
+            task = self._running[name] = asyncio.create_task(self._seed(limit, window))
+            task.add_done_callback(lambda _: self._running.pop(name, None))
+        return task
+
+    async def _seed(self, limit: Limit, window: Window) -> None:
+        used = await self._used(limit, window)
+        await self._store.seed([WindowMove(limit.key, window.id, Count(used, 0))])
+
+    async def _used(self, limit: Limit, window: Window) -> int:
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                return await self._source.used(limit, window)
+        except (WeirError, TimeoutError) as error:
+            _log.warning("seed_failed", limit=limit.key, window=window.id, cause=str(error))
+            if limit.shadow:
+                return 0
+            raise unseeded(limit, window) from error
+
+
+def unseeded(limit: Limit, window: Window) -> WeirError:
+    """Why nothing is admitted against a budget whose use is not known."""
+    return WeirError(
+        Reason.LIMITER_UNAVAILABLE,
+        f"the use of {limit.key} in {window.id} cannot be read from the ledger yet; "
+        "nothing is admitted against a budget until it is known",
+        retry_after_s=1.0,
+    )
