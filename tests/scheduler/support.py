@@ -1,12 +1,14 @@
 """A scheduler on a manual clock with scripted workers, and what it said."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from weir_core.clock import ManualClock
 from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.dispatch.new_request import NewRequest, Subject
 from weir_scheduler.dispatch.outbox import Dispatch
@@ -150,6 +152,7 @@ class RecordingObserver:
     entered_ids: list[str] = field(default_factory=list)
     exits: list[tuple[str, QueueExit]] = field(default_factory=list)
     refused_ids: list[str] = field(default_factory=list)
+    service: Counter[str] = field(default_factory=Counter)
 
     def refused(self, request: NewRequest, cause: WeirError) -> None:
         self.refused_ids.append(request.request_id)
@@ -165,6 +168,9 @@ class RecordingObserver:
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         pass
+
+    def served(self, attempt: Attempt) -> None:
+        self.service[attempt.tenant_id] += attempt.charged
 
 
 class Bench:

@@ -306,6 +306,7 @@ def test_service_is_corrected_by_what_really_ran() -> None:
         bench.report(finished=[AttemptEnd(bench.out.dispatches[-1].key, usage)])
     # x has been charged 2 for a, y 402 for b: it is x's turn.
     assert bench.dispatched_ids() == ["first", "a", "b", "a2"]
+    assert bench.seen.service == {"z": 402, "x": 2, "y": 402}
 
 
 def test_an_attempt_key_is_never_used_twice() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weir_core.errors import WeirError
+from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
@@ -26,6 +27,9 @@ class Observer(Protocol):
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         """An attempt failed and a new wait is about to begin."""
+
+    def served(self, attempt: Attempt) -> None:
+        """An attempt has ended; its `charged` is final."""
 
 
 class Observers:
@@ -58,3 +62,8 @@ class Observers:
         """Passes it on."""
         for observer in self._observers:
             observer.requeued(record, cause)
+
+    def served(self, attempt: Attempt) -> None:
+        """Passes it on."""
+        for observer in self._observers:
+            observer.served(attempt)

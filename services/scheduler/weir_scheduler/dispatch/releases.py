@@ -52,6 +52,7 @@ class Releases:
         if worker is not None:
             worker.released(attempt.key)
         self.charge(attempt, self._service(usage))
+        state.observer.served(attempt)
         if usage is not None and usage.completion_tokens:
             state.predictor.observe(
                 attempt.tenant_id, attempt.lane_key.model, usage.completion_tokens

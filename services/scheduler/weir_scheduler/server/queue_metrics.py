@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
 from weir_core.telemetry.metrics import TTFT_BUCKETS, LabelCap
+from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
@@ -39,7 +40,12 @@ class QueueMetrics:
             "weir_scheduler_requeues", "Attempts that failed and were queued again", ("reason",),
             registry=registry,
         )  # fmt: skip
-
+        self._service = Counter(
+            "weir_scheduler_service_tokens",
+            "Weighted tokens that the fair queue has charged for attempts that ended",
+            ("tenant",),
+            registry=registry,
+        )
         self._dispatches = Counter(
             "weir_scheduler_dispatches",
             "Attempts given to a worker",
@@ -72,6 +78,12 @@ class QueueMetrics:
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         """See `Observer.requeued`."""
         self._requeues.labels(cause.reason.value).inc()
+
+    def served(self, attempt: Attempt) -> None:
+        """See `Observer.served`."""
+        if attempt.charged:
+            tenant = self._tenants.label(attempt.tenant_id)
+            self._service.labels(tenant).inc(attempt.charged)
 
 
 class SchedulerCollector(Collector):

@@ -5,6 +5,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 from weir_core.errors import WeirError
 from weir_core.telemetry import names
 from weir_core.telemetry.tracing import Tracing, context_from
+from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import NewRequest, Subject, TraceRef
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
@@ -48,6 +49,9 @@ class QueueSpans:
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         """See `Observer.requeued`."""
+
+    def served(self, attempt: Attempt) -> None:
+        """See `Observer.served`."""
 
     def _start(self, request_id: str, subject: Subject, trace: TraceRef, attempt: int) -> Span:
         return self._tracing.start(
