@@ -45,6 +45,27 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     price: Price = FREE
     requests: int = 1
 
+    @classmethod
+    def of(cls, reservation: Reservation, epoch: str) -> "Record":
+        """The record of a reservation as it is now."""
+        return cls(
+            _FORMAT,
+            epoch,
+            reservation.id,
+            reservation.request_id,
+            reservation.subject,
+            reservation.fingerprint,
+            reservation.entries,
+            reservation.prompt_tokens,
+            reservation.output_tokens,
+            reservation.max_new_tokens,
+            reservation.created_ms,
+            reservation.ttl_ms,
+            reservation.price_version,
+            reservation.price,
+            reservation.requests,
+        )
+
     def rebuilt(self, now_ms: int) -> Reservation:
         """The reservation as it was made, with new leases from `now_ms`."""
         return Reservation(
@@ -77,25 +98,7 @@ class RecordSigner:
 
     def sign(self, reservation: Reservation, epoch: str) -> bytes:
         """The record of a reservation as it is now."""
-        payload = msgspec.msgpack.encode(
-            Record(
-                _FORMAT,
-                epoch,
-                reservation.id,
-                reservation.request_id,
-                reservation.subject,
-                reservation.fingerprint,
-                reservation.entries,
-                reservation.prompt_tokens,
-                reservation.output_tokens,
-                reservation.max_new_tokens,
-                reservation.created_ms,
-                reservation.ttl_ms,
-                reservation.price_version,
-                reservation.price,
-                reservation.requests,
-            )
-        )
+        payload = msgspec.msgpack.encode(Record.of(reservation, epoch))
         return self._tag(payload) + payload
 
     def read(self, signed: bytes) -> Record:

@@ -88,8 +88,9 @@ class _Draft:
 
     def ask_bucket(self, limit: Limit, amount: int) -> None:
         bucket = self._levels.bucket(limit, self._now_ms)
-        if amount > bucket.state.level:
-            self._short.append(_bucket_shortfall(limit, amount, bucket, self._now_ms))
+        needed = min(amount, limit.shape.capacity) if limit.overdraws else amount
+        if needed > bucket.state.level:
+            self._short.append(_bucket_shortfall(limit, amount, needed, bucket, self._now_ms))
             return
         self._moves.append(debit(limit.key, bucket, amount))
         self._entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
@@ -202,8 +203,10 @@ def _window_shortfall(
     return Shortfall(limit, amount, count.used + count.held, wait_ms)
 
 
-def _bucket_shortfall(limit: Limit, amount: int, bucket: Bucket, now_ms: int) -> Shortfall:
-    wait = bucket.shape.wait_ms(bucket.state, amount)
+def _bucket_shortfall(
+    limit: Limit, amount: int, needed: int, bucket: Bucket, now_ms: int
+) -> Shortfall:
+    wait = bucket.shape.wait_ms(bucket.state, needed)
     if wait is not None:
         wait += max(0, bucket.state.at_ms - now_ms)
     return Shortfall(limit, amount, limit.capacity - bucket.level, wait)

@@ -77,6 +77,8 @@ class Limit(msgspec.Struct, frozen=True):
         shadow: counted and reported, never refused.
         max_debt: largest debt that an extension may leave, units.
         calendar: of a window; None for other kinds.
+        overdraws: a request larger than the bucket is admitted when the bucket is full, and
+            leaves it in debt.
     """
 
     key: str
@@ -89,6 +91,7 @@ class Limit(msgspec.Struct, frozen=True):
     shadow: bool = False
     max_debt: int = 0
     calendar: Calendar | None = None
+    overdraws: bool = False
 
     @property
     def capacity(self) -> int:

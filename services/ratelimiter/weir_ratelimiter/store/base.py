@@ -30,6 +30,7 @@ class Reserved(msgspec.Struct, frozen=True, gc=False):
         replayed: the reservation was made by an earlier call.
         unseeded: windows of which the store knows nothing yet. Nothing was decided: `seed` them
             and ask again.
+        degraded: decided by this process alone, on its share of the limits.
     """
 
     reservation: Reservation | None
@@ -37,6 +38,7 @@ class Reserved(msgspec.Struct, frozen=True, gc=False):
     shadowed: tuple[Shortfall, ...] = ()
     replayed: bool = False
     unseeded: tuple[tuple[Limit, Window], ...] = ()
+    degraded: bool = False
 
 
 class ExtendedReservation(msgspec.Struct, frozen=True, gc=False):
