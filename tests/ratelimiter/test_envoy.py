@@ -257,3 +257,16 @@ async def test_with_a_secret_only_those_who_send_it_are_answered(tmp_path: Path)
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
             assert "`initial_metadata`" in (caught.value.details() or "")
             assert await served.left("rpm") == 5
+
+
+async def test_each_admitted_request_is_one_row_and_rows_equal_the_account(tmp_path: Path) -> None:
+    async with door(tmp_path) as served:
+        for tokens in ("40", "", "50", "40"):
+            await served.ask(BOB | {"tokens": tokens}, hits=1)
+        await served.ask(hits=2)
+        events = [entry.event for entry in await served.account.store.outbox(10)]
+        assert [event.charged.prompt_tokens for event in events] == [40, 0, 50, 0]
+        assert [event.requests for event in events] == [1, 1, 1, 2]
+        assert await served.left("tpm") == 100 - 90
+        assert await served.left("rpm") == 0
+        assert {event.subject.user_id for event in events} == {"bob"}
