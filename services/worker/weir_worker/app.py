@@ -24,6 +24,7 @@ from weir_worker.engine.client import EngineClient
 from weir_worker.engine.events import StepOutput
 from weir_worker.engine.launchers import EngineLauncher, ProcessLauncher
 from weir_worker.registration import SchedulerLink
+from weir_worker.remote.launcher import RemoteLauncher
 from weir_worker.servicer import SERVICE, WorkerServicer
 from weir_worker.settings import WorkerSettings
 from weir_worker.worker import Worker, assemble
@@ -43,7 +44,7 @@ class WorkerApp:
         settings: of the process.
         telemetry: its traces and metrics.
         on_end: called when the worker wants its process to end: why, and whether by a fault.
-        launcher: how the engine is started; None for a process of its own.
+        launcher: how the engine is started; None: by the settings.
         clock: time.
 
     Attributes:
@@ -71,7 +72,7 @@ class WorkerApp:
         self._on_end = on_end
         self._clock = clock or SystemClock()
         self._engine = EngineClient(
-            launcher or _process_launcher(settings),
+            launcher or _launcher(settings, self._clock),
             self._clock,
             on_output=self._on_output,
             on_lost=self._on_engine_lost,
@@ -232,8 +233,11 @@ class WorkerApp:
         task.add_done_callback(self._tasks.discard)
 
 
-def _process_launcher(settings: WorkerSettings) -> EngineLauncher:
+def _launcher(settings: WorkerSettings, clock: Clock) -> EngineLauncher:
     try:
+        remote = settings.remote_options()
+        if remote is not None:
+            return RemoteLauncher(remote, settings.engine_config(), clock)
         return ProcessLauncher(settings.engine_config())
     except WeirError as error:
         raise StartupError(error.message) from None

@@ -12,6 +12,7 @@ from weir_worker.engine.events import Ready
 from weir_worker.settings import WorkerSettings
 
 ENGINE = "tokenweir"
+REMOTE_ENGINE = "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class WorkerIdentity:
             total_kv_blocks=ready.num_blocks,
             block_size=ready.block_size,
             max_concurrent_requests=settings.max_concurrent_requests,
-            batching=Batching.BATCHING_CONTINUOUS,
+            batching=Batching.Value(f"BATCHING_{settings.upstream_batching.upper()}"),
             batch_invariant=ready.batch_invariant,
             gpu_id=self.device_name,
             tokenizer_fingerprint=ready.tokenizer_fingerprint,
@@ -64,7 +65,7 @@ class WorkerIdentity:
             registration=self.registration(running),
             vocab_size=ready.vocab_size,
             kv_bytes_per_token=ready.kv_bytes_per_token,
-            engine=ENGINE,
+            engine=REMOTE_ENGINE if self.settings.upstream_url else ENGINE,
             attention_backend=ready.attention_backend,
             dtype=ready.dtype,
         )
@@ -74,7 +75,7 @@ def identify(
     settings: WorkerSettings, ready: Ready, device: Device, *, worker_id: str, address: str
 ) -> WorkerIdentity:
     """Fills what the settings leave open."""
-    engine = NULL_MODEL if settings.model == NULL_MODEL else ENGINE
+    engine = _engine(settings)
     return WorkerIdentity(
         worker_id=worker_id,
         address=settings.advertised_address or address,
@@ -84,3 +85,9 @@ def identify(
         settings=settings,
         ready=ready,
     )
+
+
+def _engine(settings: WorkerSettings) -> str:
+    if settings.upstream_url:
+        return REMOTE_ENGINE
+    return NULL_MODEL if settings.model == NULL_MODEL else ENGINE

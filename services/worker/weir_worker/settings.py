@@ -1,13 +1,14 @@
 """Settings of a worker process."""
 
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings
 from weir_core.rpc.framed import FramedOptions
 from weir_worker.engine.config import NULL_MODEL, EngineConfig
+from weir_worker.remote.options import RemoteOptions
 
 
 class WorkerSettings(ServiceSettings):
@@ -36,6 +37,20 @@ class WorkerSettings(ServiceSettings):
         description="model folder (safetensors, config.json, tokenizer.json), or `null` for the "
         "model that computes nothing",
     )
+    upstream_url: str = Field(
+        "",
+        description="base URL, up to /v1, of an OpenAI-compatible engine (vLLM, SGLang, TGI, "
+        "llama.cpp) that computes for this worker; empty: the worker's own engine",
+    )
+    upstream_model: str = Field("", description="the model's name at the upstream")
+    upstream_api_key: SecretStr | None = Field(None, description="bearer token of the upstream")
+    upstream_batching: Literal["continuous", "static"] = Field(
+        "continuous", description="how the upstream forms batches"
+    )
+    upstream_silence_s: float = Field(
+        60, ge=0.1, description="an upstream that was silent for so long is given up"
+    )
+    upstream_check_s: float = Field(5, gt=0, description="seconds between looks at its health")
     model_name: str = Field("", max_length=128, description="public name; empty: the folder's")
     model_version: str = Field("", max_length=128, description="version of the weights")
     profile: str = Field(
@@ -89,6 +104,19 @@ class WorkerSettings(ServiceSettings):
             heartbeat_s=self.heartbeat_s,
             silence_s=self.silence_s,
             stall_s=self.stall_s,
+        )
+
+    def remote_options(self) -> RemoteOptions | None:
+        """Where another engine computes; None: here. Raises InvalidField."""
+        if not self.upstream_url:
+            return None
+        return RemoteOptions(
+            url=self.upstream_url,
+            model=self.upstream_model,
+            api_key=self.upstream_api_key,
+            silence_s=self.upstream_silence_s,
+            check_s=self.upstream_check_s,
+            max_running=self.max_running,
         )
 
     def engine_config(self) -> EngineConfig:

@@ -7,6 +7,7 @@ from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import Attempt, TerminalRecord
 from weir.common.v1.sampling_pb2 import FinishReason as FinishReasonProto
 from weir.common.v1.usage_pb2 import Usage as UsageProto
+from weir.common.v1.usage_pb2 import UsageQuality
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.errors import WeirError
 from weir_worker.engine.events import Failure, FinishReason, Terminal, Usage
@@ -26,6 +27,7 @@ def record_of(terminal: Terminal, worker_id: str) -> TerminalRecord:
         finish_reason=_FINISH[terminal.finish_reason],
         usage=usage_of(terminal.usage),
         preemptions=terminal.preemptions,
+        usage_quality=_quality(terminal),
     )
     if terminal.failure is not None:
         _set_failure(record, terminal.failure)
@@ -79,6 +81,12 @@ def usage_of(usage: Usage) -> UsageProto:
 def reason_of(record: TerminalRecord) -> str:
     """The reason of a record's failure, such as `STALE_ATTEMPT`."""
     return ErrorReason.Name(record.error_reason).removeprefix("ERROR_REASON_")
+
+
+def _quality(terminal: Terminal) -> "UsageQuality.ValueType":
+    if terminal.estimated:
+        return UsageQuality.USAGE_QUALITY_ESTIMATED
+    return UsageQuality.USAGE_QUALITY_EXACT
 
 
 def _set_failure(record: TerminalRecord, failure: Failure) -> None:

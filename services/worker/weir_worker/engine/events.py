@@ -91,6 +91,7 @@ class Terminal(msgspec.Struct, frozen=True, array_like=True):
         prefill_end_us: end of the step that computed the last prompt token.
         first_token_us: when its first token was sampled.
         preemptions: times its KV was taken.
+        estimated: the usage is not a count of who computed it, but of what came from there.
     """
 
     request_id: str
@@ -105,6 +106,7 @@ class Terminal(msgspec.Struct, frozen=True, array_like=True):
     first_token_us: int = 0
     end_us: int = 0
     preemptions: int = 0
+    estimated: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -208,6 +208,7 @@ class TerminalRecord(_message.Message):
     FIRST_TOKEN_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    USAGE_QUALITY_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     worker_id: _builtins.str
     finish_reason: _sampling_pb2.FinishReason.ValueType
@@ -217,6 +218,8 @@ class TerminalRecord(_message.Message):
     """One sentence for a person; no prompt text."""
     preemptions: _builtins.int
     """Times it was pre-empted for memory."""
+    usage_quality: _usage_pb2.UsageQuality.ValueType
+    """Unspecified means exact. Estimated: another engine computed, and did not tell its count."""
     @_builtins.property
     def attempt(self) -> Global___Attempt: ...
     @_builtins.property
@@ -248,10 +251,11 @@ class TerminalRecord(_message.Message):
         first_token_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         preemptions: _builtins.int = ...,
+        usage_quality: _usage_pb2.UsageQuality.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "end_time", b"end_time", "first_token_time", b"first_token_time", "prefill_start_time", b"prefill_start_time", "received_time", b"received_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "end_time", b"end_time", "error_message", b"error_message", "error_reason", b"error_reason", "finish_reason", b"finish_reason", "first_token_time", b"first_token_time", "preemptions", b"preemptions", "prefill_start_time", b"prefill_start_time", "received_time", b"received_time", "tenant_id", b"tenant_id", "usage", b"usage", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "end_time", b"end_time", "error_message", b"error_message", "error_reason", b"error_reason", "finish_reason", b"finish_reason", "first_token_time", b"first_token_time", "preemptions", b"preemptions", "prefill_start_time", b"prefill_start_time", "received_time", b"received_time", "tenant_id", b"tenant_id", "usage", b"usage", "usage_quality", b"usage_quality", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

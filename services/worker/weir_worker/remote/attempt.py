@@ -1,0 +1,154 @@
+"""One attempt that a remote engine computes."""
+
+import asyncio
+from collections.abc import Callable
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_worker.engine.commands import Submit
+from weir_worker.engine.events import (
+    Delta,
+    Failure,
+    FinishReason,
+    Prefilled,
+    Progress,
+    Terminal,
+    Usage,
+)
+from weir_worker.remote.news import RemoteNews
+from weir_worker.remote.upstream import Choice, Chunk, ReportedUsage, Upstream
+
+_FINISHES = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+Tokenise = Callable[[str], list[int]]
+
+
+class RemoteAttempt:
+    """Streams one answer into the news and ends with exactly one terminal.
+
+    What the upstream counts is the usage. Where it does not tell (an abort, an engine without
+    usage in streams), the tokens received are, marked as estimated: an upstream may have
+    sampled a few more before it saw that the connection was closed.
+    """
+
+    def __init__(
+        self, submit: Submit, upstream: Upstream, news: RemoteNews, tokenise: Tokenise, clock: Clock
+    ) -> None:
+        self.submit = submit
+        self.sent = False
+        self._upstream = upstream
+        self._news = news
+        self._tokenise = tokenise
+        self._clock = clock
+        self._received_us = clock.now_us()
+        self._sent_us = 0
+        self._first_us = 0
+        self._completion = 0
+        self._reported: ReportedUsage | None = None
+        self._finish: FinishReason | None = None
+        self._abort: Failure | None = None
+
+    def abort(self, reason: Reason, message: str) -> None:
+        """Say why the task of `run` is about to be cancelled."""
+        self._abort = Failure(reason, message)
+
+    async def run(self, gate: asyncio.Semaphore) -> None:
+        """Compute; ends with the terminal in the news, whatever happens."""
+        failure: Failure | None = None
+        try:
+            async with asyncio.timeout(self._seconds_left()), gate:
+                await self._compute()
+        except TimeoutError:
+            failure = Failure(Reason.DEADLINE_EXCEEDED, "the deadline passed")
+        except asyncio.CancelledError:
+            failure = self._abort or Failure(Reason.CANCELLED, "aborted")
+        except WeirError as error:
+            failure = Failure.of(error)
+        finally:
+            self._news.add_terminal(self._terminal(failure))
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        submit = self.submit
+        prompt = len(submit.prompt_token_ids) if self._first_us else 0
+        blocks = self._news.blocks(prompt + self._completion)
+        return Progress(submit.request_id, submit.attempt, prompt, 0, self._completion, blocks)
+
+    async def _compute(self) -> None:
+        self.sent = True
+        self._sent_us = self._clock.now_us()
+        async for chunk in self._upstream.complete(self.submit):
+            self._take(chunk)
+        if self._finish is None:
+            raise WeirError(
+                Reason.WORKER_LOST, "the upstream engine ended its stream without a finish reason"
+            )
+
+    def _take(self, chunk: Chunk) -> None:
+        self._reported = chunk.usage or self._reported
+        for choice in chunk.choices:
+            self._take_choice(choice)
+
+    def _take_choice(self, choice: Choice) -> None:
+        token_ids = choice.token_ids
+        if token_ids is None:
+            token_ids = self._tokenise(choice.text)
+        if token_ids or choice.text:
+            self._note_first()
+            self._completion += len(token_ids)
+            submit = self.submit
+            self._news.add_delta(Delta(submit.request_id, submit.attempt, token_ids, choice.text))
+        if choice.finish_reason is not None:
+            self._finish = _FINISHES.get(choice.finish_reason)
+            if self._finish is None:
+                raise WeirError(
+                    Reason.ENGINE_FAILED,
+                    f"the upstream engine ended with finish reason {choice.finish_reason[:32]!r}",
+                )
+
+    def _note_first(self) -> None:
+        if self._first_us:
+            return
+        self._first_us = self._clock.now_us()
+        submit = self.submit
+        prompt = len(submit.prompt_token_ids)
+        self._news.add_prefilled(
+            Prefilled(submit.request_id, submit.attempt, prompt, 0, self._sent_us, self._first_us)
+        )
+
+    def _terminal(self, failure: Failure | None) -> Terminal:
+        submit = self.submit
+        return Terminal(
+            submit.request_id,
+            submit.attempt,
+            submit.tenant,
+            self._finish_reason(failure),
+            self._usage(),
+            failure,
+            received_us=self._received_us,
+            prefill_start_us=self._sent_us,
+            prefill_end_us=self._first_us,
+            first_token_us=self._first_us,
+            end_us=self._clock.now_us(),
+            estimated=self._reported is None and self.sent,
+        )
+
+    def _finish_reason(self, failure: Failure | None) -> FinishReason:
+        if failure is None:
+            return self._finish or FinishReason.ERROR
+        aborted = self._abort is not None or failure.reason is Reason.DEADLINE_EXCEEDED
+        return FinishReason.ABORT if aborted else FinishReason.ERROR
+
+    def _usage(self) -> Usage:
+        reported = self._reported
+        if reported is not None:
+            details = reported.prompt_tokens_details
+            cached = min(reported.prompt_tokens, (details and details.cached_tokens) or 0)
+            return Usage(reported.prompt_tokens, cached, reported.completion_tokens)
+        prompt = len(self.submit.prompt_token_ids) if self._first_us else 0
+        return Usage(prompt, 0, self._completion)
+
+    def _seconds_left(self) -> float | None:
+        if not self.submit.deadline_us:
+            return None
+        return max(0.0, (self.submit.deadline_us - self._clock.monotonic_us()) / 1e6)

@@ -1,0 +1,40 @@
+"""What a remote engine is reached with."""
+
+import msgspec
+from pydantic import SecretStr
+
+from weir_core.errors import InvalidField
+
+_LEAST_SILENCE_S = 0.1
+
+
+class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """An OpenAI-compatible endpoint that computes for this worker.
+
+    Attributes:
+        url: base URL up to and including `/v1`.
+        model: name of the model there.
+        api_key: sent as bearer token, if any.
+        silence_s: longest wait for a connection's next bytes, seconds.
+        check_s: seconds between looks at its health.
+        max_running: requests sent at once; others wait here.
+
+    Raises:
+        InvalidField: names the setting, the value and the bound.
+    """
+
+    url: str
+    model: str
+    api_key: SecretStr | None = None
+    silence_s: float = 60.0
+    check_s: float = 5.0
+    max_running: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            bound = "an http:// or https:// URL, such as http://127.0.0.1:8000/v1"
+            raise InvalidField("upstream_url", self.url, bound)
+        if not self.model:
+            raise InvalidField("upstream_model", self.model, "the model's name at the upstream")
+        if self.silence_s < _LEAST_SILENCE_S:
+            raise InvalidField("upstream_silence_s", self.silence_s, f"at least {_LEAST_SILENCE_S}")
