@@ -1,6 +1,5 @@
 """A real PostgreSQL of its own for a test run: started once, a fresh database for each test."""
 
-import asyncio
 import itertools
 import os
 import pwd
@@ -8,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import distribution
@@ -53,7 +53,7 @@ class Postgres:
                 stderr=output,
                 user=_unprivileged(),
             )
-        asyncio.run(self._reachable())
+        self._wait_ready()
 
     def kill(self) -> None:
         """Take the server away at once, as a crash would; `start` brings it back."""
@@ -69,26 +69,21 @@ class Postgres:
     async def new_database(self) -> str:
         """Make an empty database; returns its URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        connection = await asyncpg.connect(self._dsn())
+        connection = await asyncpg.connect(f"postgresql://weir@/postgres?host={self._folder}")
         try:
             await connection.execute(f"CREATE DATABASE {name}")
         finally:
             await connection.close()
         return self.url(name)
 
-    def _dsn(self) -> str:
-        return f"postgresql://weir@/postgres?host={self._folder}"
-
-    async def _reachable(self) -> None:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            while True:
-                try:
-                    connection = await asyncpg.connect(self._dsn(), timeout=5)
-                except (OSError, asyncpg.PostgresError):
-                    await asyncio.sleep(0.02)
-                else:
-                    await connection.close()
-                    return
+    def _wait_ready(self) -> None:
+        end = time.monotonic() + _START_TIMEOUT_S
+        ask = [_BIN / "pg_isready", "-q", "-h", str(self._folder)]
+        while subprocess.run(ask, check=False, timeout=_START_TIMEOUT_S).returncode:
+            if time.monotonic() > end:
+                log = (self._folder / "log").read_text(encoding="utf-8", errors="replace")
+                raise RuntimeError(f"PostgreSQL does not start:\n{log}")
+            time.sleep(0.02)
 
     def _run(self, command: list[str]) -> None:
         subprocess.run(

@@ -59,7 +59,7 @@ class _ExportFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ExportFo
     EXPORT_FORMAT_JSONL: _ExportFormat.ValueType  # 1
     EXPORT_FORMAT_CSV: _ExportFormat.ValueType  # 2
     EXPORT_FORMAT_CLOUDEVENTS: _ExportFormat.ValueType  # 3
-    """CloudEvents 1.0, one JSON object a line."""
+    """CloudEvents 1.0 in structured JSON, one a line."""
 
 class ExportFormat(_ExportFormat, metaclass=_ExportFormatEnumTypeWrapper):
     """File formats."""
@@ -68,7 +68,7 @@ EXPORT_FORMAT_UNSPECIFIED: ExportFormat.ValueType  # 0
 EXPORT_FORMAT_JSONL: ExportFormat.ValueType  # 1
 EXPORT_FORMAT_CSV: ExportFormat.ValueType  # 2
 EXPORT_FORMAT_CLOUDEVENTS: ExportFormat.ValueType  # 3
-"""CloudEvents 1.0, one JSON object a line."""
+"""CloudEvents 1.0 in structured JSON, one a line."""
 Global___ExportFormat: _TypeAlias = ExportFormat  # noqa: Y015
 
 @_typing.final
@@ -277,18 +277,24 @@ Global___ListRowsResponse: _TypeAlias = ListRowsResponse  # noqa: Y015
 
 @_typing.final
 class GetUsageRequest(_message.Message):
-    """Asks for sums."""
+    """Asks for sums, as they are once everything settled before the call is written."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FILTER_FIELD_NUMBER: _builtins.int
     GROUP_BY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def filter(self) -> Global___RowFilter: ...
+    def filter(self) -> Global___RowFilter:
+        """Here `from_time` and `to_time` are times of reservation, not of settlement: what a request
+        cost belongs to the hour that it was reserved in, as it does for budgets. Whole hours are
+        read from sums kept by hour, the rest of the first and the last hour from rows; with a
+        `request_id` everything is read from rows. Either way the sums are exact.
+        """
+
     @_builtins.property
     def group_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What sums are told apart by: `hour`, `day`, `tenant`, `user`, `api_key`, `model`; none:
-        one total.
+        """What sums are told apart by: `hour` or `day` (UTC), `tenant`, `user`, `api_key`, `model`;
+        none: one total. At most 10,000 sums.
         """
 
     def __init__(
@@ -346,10 +352,12 @@ class UsageSum(_message.Message):
     api_key_id: _builtins.str
     model: _builtins.str
     requests: _builtins.int
-    """Charge rows."""
+    """Requests that ended: charge rows, those that cost nothing included."""
     amount_nanos: _builtins.int
     @_builtins.property
-    def from_time(self) -> _timestamp_pb2.Timestamp: ...
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """Start of the hour or day, UTC."""
+
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     def __init__(

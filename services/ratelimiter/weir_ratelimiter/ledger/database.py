@@ -1,0 +1,174 @@
+"""The ledger's database: SQLite or PostgreSQL, the same statements on both."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, Table, event, update
+from sqlalchemy.dialects.postgresql.dml import Insert as PostgresInsert
+from sqlalchemy.dialects.sqlite.dml import Insert as SqliteInsert
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from weir_core.errors import Reason, WeirError
+from weir_core.errors.startup import StartupError
+from weir_ratelimiter.ledger.schema import upgrade
+from weir_ratelimiter.ledger.tables import head
+from weir_ratelimiter.ledger.url import make_private_file
+
+_CONNECT_S = 5.0
+_BUSY_S = 10.0
+_WRITE_S = 30.0
+_READ_S = 60.0
+_BEGIN = "weir_begin"
+
+FAILURES = (SQLAlchemyError, OSError, TimeoutError, StartupError)
+"""What a database that is not there, or not in order, raises."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A writer's turn: no other writes until its transaction ends.
+
+    Attributes:
+        connection: in the transaction.
+        last_id: the largest id that a row was given so far.
+    """
+
+    connection: AsyncConnection
+    last_id: str
+
+
+class Database:
+    """Connections to one ledger. The schema is brought up to date before first use.
+
+    Methods raise one of `FAILURES` while the database is down; the next call tries again.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self._engine = _open_engine(url)
+        self._migrating = asyncio.Lock()
+        self._ready = False
+
+    @property
+    def sqlite(self) -> bool:
+        """Whether it is a file."""
+        return self._engine.dialect.name == "sqlite"
+
+    async def ready(self) -> None:
+        """Bring the schema up to date, once.
+
+        Raises:
+            StartupError: the database is of a later release, or its file cannot be made.
+        """
+        if not self._ready:
+            async with self._migrating, asyncio.timeout(_WRITE_S):
+                await self._prepare()
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Turn]:
+        """A transaction in turn; committed at the end, rolled back on an exception."""
+        await self.ready()
+        take = update(head).values(turns=head.c.turns + 1).returning(head.c.last_id)
+        async with asyncio.timeout(_WRITE_S), self._engine.begin() as connection:
+            last_id = (await connection.execute(take)).scalar_one()
+            yield Turn(connection, last_id)
+
+    @asynccontextmanager
+    async def reading(self, limit_s: float = _READ_S) -> AsyncIterator[AsyncConnection]:
+        """A view of one moment, for at most `limit_s` seconds; writers go on meanwhile."""
+        await self.ready()
+        async with asyncio.timeout(limit_s), self._engine.connect() as connection:
+            if not self.sqlite:
+                await connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            async with connection.begin():
+                yield connection
+
+    def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
+        """An INSERT that can say what to do on a conflict."""
+        return SqliteInsert(table) if self.sqlite else PostgresInsert(table)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+    async def _prepare(self) -> None:
+        if self._ready:
+            return
+        if self.sqlite:
+            make_private_file(self._url)
+        await self._upgrade()
+        self._ready = True
+
+    async def _upgrade(self) -> None:
+        async with self._engine.connect() as connection:
+            await connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+            async with connection.begin():
+                try:
+                    await connection.run_sync(upgrade)
+                except CommandError as error:
+                    raise StartupError(
+                        f"the ledger's database is of another release: {error}; "
+                        "start that release, or change ledger_url"
+                    ) from None
+
+
+@contextmanager
+def told_as_unavailable() -> Iterator[None]:
+    """Turn `FAILURES` into WeirError(LIMITER_UNAVAILABLE), for callers of the service."""
+    try:
+        yield
+    except FAILURES as error:
+        raise WeirError(
+            Reason.LIMITER_UNAVAILABLE,
+            f"the ledger cannot be read or written: {cause_of(error)}; see ledger_url",
+            retry_after_s=5.0,
+        ) from error
+
+
+def cause_of(error: BaseException) -> str:
+    """What went wrong, in one line without statements, values or passwords."""
+    if isinstance(error, StartupError):
+        return str(error)
+    driver = getattr(error, "orig", None) or error
+    name = type(driver).__name__
+    if isinstance(driver, OSError) and driver.strerror:
+        return f"{name}: {driver.strerror}"
+    return name
+
+
+def _open_engine(url: URL) -> AsyncEngine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_async_engine(
+            url, hide_parameters=True, pool_timeout=_BUSY_S, connect_args={"timeout": _BUSY_S}
+        )
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
+    return create_async_engine(
+        url,
+        hide_parameters=True,
+        pool_timeout=_BUSY_S,
+        pool_pre_ping=True,
+        connect_args={"timeout": _CONNECT_S, "command_timeout": _READ_S},
+    )
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    # The driver would begin late and never for a SELECT: a read must be of one moment.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # The account forgets an event once its row is committed: it is on the disk by then.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

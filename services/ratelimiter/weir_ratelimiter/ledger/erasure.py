@@ -1,0 +1,70 @@
+"""Erases what identifies a tenant; numbers stay."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from sqlalchemy import delete, select, update
+
+from weir_ratelimiter.ledger.database import Database, Turn
+from weir_ratelimiter.ledger.erased import erased_row
+from weir_ratelimiter.ledger.pseudonyms import Pseudonyms
+from weir_ratelimiter.ledger.rollup import HourSums, forget_empty_hours
+from weir_ratelimiter.ledger.row import LedgerRow
+from weir_ratelimiter.ledger.tables import erasures, rejects, rows
+
+_AT_ONCE = 500
+
+
+class Eraser:
+    """Erases in one ledger, in small transactions: writers get their turns in between.
+
+    An erasure that was interrupted is finished by the next call for the tenant.
+    """
+
+    def __init__(
+        self, database: Database, pseudonyms: Pseudonyms, now_ms: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._pseudonyms = pseudonyms
+        self._now_ms = now_ms
+
+    async def erase(self, tenant_id: str) -> int:
+        """Erase a tenant's rows of before this call; returns how many there were.
+
+        Raises:
+            one of `FAILURES`.
+        """
+        last_id = await self._begin(tenant_id)
+        erased = 0
+        while batch := await self._erase_some(tenant_id, last_id):
+            erased += batch
+        return erased
+
+    async def _begin(self, tenant_id: str) -> str:
+        values = {"pseudonym": self._pseudonyms.tenant(tenant_id), "erased_ms": self._now_ms()}
+        known = self._database.insert(erasures).on_conflict_do_nothing()
+        async with self._database.writing() as turn:
+            await turn.connection.execute(known, [values])
+            await turn.connection.execute(delete(rejects).where(rejects.c.tenant_id == tenant_id))
+            return turn.last_id
+
+    async def _erase_some(self, tenant_id: str, last_id: str) -> int:
+        theirs = select(rows).where(rows.c.tenant_id == tenant_id, rows.c.id <= last_id)
+        async with self._database.writing() as turn:
+            found = await turn.connection.execute(theirs.order_by(rows.c.id).limit(_AT_ONCE))
+            before = [LedgerRow(**row) for row in found.mappings()]
+            if before:
+                await self._replace(turn, before)
+                await forget_empty_hours(turn, tenant_id)
+        return len(before)
+
+    async def _replace(self, turn: Turn, before: Sequence[LedgerRow]) -> None:
+        after = [erased_row(row, self._pseudonyms) for row in before]
+        for row in after:
+            values = msgspec.structs.asdict(row)
+            statement = update(rows).where(rows.c.id == values.pop("id")).values(values)
+            await turn.connection.execute(statement)
+        sums = HourSums()
+        sums.add(before, -1)
+        sums.add(after)
+        await sums.write(self._database, turn)

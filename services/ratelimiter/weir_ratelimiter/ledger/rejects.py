@@ -1,0 +1,36 @@
+"""Events that cannot be written: set aside, so that they hold up no other."""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from weir_ratelimiter.domain.change import LedgerEvent
+from weir_ratelimiter.ledger.database import Database
+from weir_ratelimiter.ledger.tables import rejects
+
+
+class Rejects:
+    """The table of what was set aside; a repeat of an event is kept once."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+
+    async def add(self, event: LedgerEvent, cause: str) -> None:
+        """Set an event aside as it came.
+
+        Raises:
+            one of `FAILURES`.
+        """
+        encoded = msgspec.msgpack.encode(event)
+        values = {
+            "digest": hashlib.blake2b(encoded, digest_size=16).hexdigest(),
+            "tenant_id": event.subject.tenant_id.replace("\0", ""),
+            "rejected_ms": self._now_ms(),
+            "cause": cause,
+            "event": encoded,
+        }
+        statement = self._database.insert(rejects).on_conflict_do_nothing()
+        async with self._database.writing() as turn:
+            await turn.connection.execute(statement, [values])

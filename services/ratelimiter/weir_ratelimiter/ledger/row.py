@@ -1,0 +1,132 @@
+"""One row of the ledger, and how an event of the account becomes one."""
+
+import msgspec
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord
+from weir_ratelimiter.domain.change import LedgerEvent
+
+_YEAR_10000_MS = 253_402_300_800_000
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A row, under the names of its columns; see `weir.ratelimiter.v1.LedgerRow`.
+
+    Attributes:
+        kind: number of `LedgerRowKind`.
+        requests: what limits of requests were charged; signed in an adjustment, as are tokens
+            and amount.
+        reserve_ms, settle_ms: Unix milliseconds.
+        ttft_ms, latency_ms: milliseconds from acceptance; None if unknown.
+    """
+
+    id: str
+    kind: int
+    tenant_id: str
+    user_id: str
+    api_key_id: str
+    model: str
+    model_version: str
+    reservation_id: str
+    request_id: str
+    requests: int
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    completion_tokens: int
+    amount_nanos: int
+    usage_quality: int
+    outcome: int
+    price_version: int
+    input_nanos: int
+    cached_input_nanos: int
+    output_nanos: int
+    reserve_ms: int
+    settle_ms: int
+    ttft_ms: int | None = None
+    latency_ms: int | None = None
+    worker_id: str = ""
+    trace_id: str = ""
+    limit_id: str = ""
+    units: int = 0
+    note: str = ""
+
+
+def row_of(event: LedgerEvent, row_id: str) -> LedgerRow:
+    """The row of an event. An unreadable life-cycle record costs its latencies, not the charge.
+
+    Raises:
+        ValueError: a number is larger than a database holds.
+    """
+    subject, price = event.subject, event.price
+    life = _lifecycle(event.lifecycle)
+    row = LedgerRow(
+        id=row_id,
+        kind=event.kind,
+        tenant_id=_text(subject.tenant_id),
+        user_id=_text(subject.user_id),
+        api_key_id=_text(subject.api_key_id),
+        model=_text(subject.model),
+        model_version=_text(subject.model_version),
+        reservation_id=_text(event.reservation_id),
+        request_id=_text(event.request_id),
+        requests=event.requests,
+        prompt_tokens=event.charged.prompt_tokens - event.previous.prompt_tokens,
+        cached_prompt_tokens=event.charged.cached_prompt_tokens
+        - event.previous.cached_prompt_tokens,
+        completion_tokens=event.charged.completion_tokens - event.previous.completion_tokens,
+        amount_nanos=event.amount_nanos,
+        usage_quality=event.quality,
+        outcome=event.outcome,
+        price_version=event.price_version,
+        input_nanos=price.input_nanos,
+        cached_input_nanos=price.cached_input_nanos,
+        output_nanos=price.output_nanos,
+        reserve_ms=event.created_ms,
+        settle_ms=event.settled_ms,
+        ttft_ms=_between(life, "accepted_time", "first_token_time"),
+        latency_ms=_between(life, "accepted_time", "end_time"),
+        worker_id=_text(life.worker_id),
+        trace_id=_text(life.trace_id),
+        limit_id=_text(event.limit_id),
+        units=event.units,
+        note=_text(event.note),
+    )
+    return _checked(row)
+
+
+def _checked(row: LedgerRow) -> LedgerRow:
+    for field, value in msgspec.structs.asdict(row).items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{field} does not fit 64 bits")
+    for field in ("kind", "usage_quality", "outcome"):
+        if not 0 <= getattr(row, field) < 2**15:
+            raise ValueError(f"{field} does not fit 15 bits")
+    for field in ("reserve_ms", "settle_ms"):
+        if not 0 <= getattr(row, field) < _YEAR_10000_MS:
+            raise ValueError(f"{field} is no time before the year 10000")
+    return row
+
+
+def _lifecycle(serialised: bytes) -> LifecycleRecord:
+    try:
+        return LifecycleRecord.FromString(serialised)
+    except DecodeError:
+        return LifecycleRecord()
+
+
+def _between(life: LifecycleRecord, start: str, end: str) -> int | None:
+    if not (life.HasField(start) and life.HasField(end)):  # type: ignore[arg-type]
+        return None
+    elapsed = _ms(getattr(life, end)) - _ms(getattr(life, start))
+    return max(0, elapsed) if elapsed < _YEAR_10000_MS else None
+
+
+def _ms(time: Timestamp) -> int:
+    return time.seconds * 1_000 + time.nanos // 1_000_000
+
+
+def _text(value: str) -> str:
+    # PostgreSQL holds no NUL, UTF-8 no surrogate, and no text is worth losing a charge for.
+    whole = value.encode("utf-8", "replace").decode()
+    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")

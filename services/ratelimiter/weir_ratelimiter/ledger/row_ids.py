@@ -1,0 +1,41 @@
+"""Ids of rows: UUIDv7 (RFC 9562, 5.7) that grow strictly from row to row."""
+
+import secrets
+import uuid
+
+NOTHING = str(uuid.UUID(int=0))
+"""Comes before every id."""
+
+_COUNTER_BITS = 74
+_STEP_BITS = 32
+
+
+class RowIds:
+    """Ids after `last`, at or after `now_ms`, Unix milliseconds.
+
+    Within a millisecond, or if the clock is behind the last id, the 74 random bits are counted
+    up by random steps (RFC 9562, 6.2, method 2).
+    """
+
+    def __init__(self, last: str, now_ms: int) -> None:
+        self._ms, self._counter = _parts(uuid.UUID(last))
+        if now_ms > self._ms:
+            self._ms, self._counter = now_ms, secrets.randbits(_COUNTER_BITS - 1)
+
+    def next(self) -> str:
+        """The next id, in canonical form."""
+        self._counter += 1 + secrets.randbits(_STEP_BITS)
+        if self._counter >> _COUNTER_BITS:
+            self._ms, self._counter = self._ms + 1, secrets.randbits(_COUNTER_BITS - 1)
+        return str(_uuid(self._ms, self._counter))
+
+
+def _parts(value: uuid.UUID) -> tuple[int, int]:
+    high = value.int >> 64 & 0xFFF
+    low = value.int & (1 << 62) - 1
+    return value.int >> 80, high << 62 | low
+
+
+def _uuid(ms: int, counter: int) -> uuid.UUID:
+    value = ms << 80 | 0x7 << 76 | (counter >> 62) << 64
+    return uuid.UUID(int=value | 0b10 << 62 | counter & (1 << 62) - 1)

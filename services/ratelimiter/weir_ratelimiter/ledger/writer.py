@@ -1,0 +1,92 @@
+"""Writes rows: each once, with the sums of its hour, in one transaction."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from sqlalchemy import select, tuple_, update
+
+from weir_ratelimiter.domain.change import LedgerEvent
+from weir_ratelimiter.ledger.database import Database, Turn
+from weir_ratelimiter.ledger.erased import erased_row
+from weir_ratelimiter.ledger.pseudonyms import Pseudonyms
+from weir_ratelimiter.ledger.rollup import HourSums
+from weir_ratelimiter.ledger.row import LedgerRow, row_of
+from weir_ratelimiter.ledger.row_ids import RowIds
+from weir_ratelimiter.ledger.tables import UNIQUE_ROW, erasures, head, rows
+
+_PER_STATEMENT = 500
+
+
+class LedgerWriter:
+    """Writes to one ledger.
+
+    Writers of all processes take turns, and ids are given within the turn: a row that becomes
+    visible later has a larger id, so that a reader that goes by id misses none.
+    """
+
+    def __init__(
+        self, database: Database, pseudonyms: Pseudonyms, now_ms: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._pseudonyms = pseudonyms
+        self._now_ms = now_ms
+
+    async def write(self, events: Sequence[LedgerEvent]) -> Sequence[LedgerRow]:
+        """Write the events that the ledger does not have; returns their rows.
+
+        Raises:
+            one of `FAILURES`: nothing was written.
+            OverflowError: a number does not fit 64 bits; nothing was written.
+        """
+        async with self._database.writing() as turn:
+            now_ms = self._now_ms()
+            ids = RowIds(turn.last_id, now_ms)
+            fresh = await self._not_erased(turn, [row_of(event, ids.next()) for event in events])
+            written = await insert_rows(self._database, turn, fresh)
+            if written:
+                await self._note(turn, max(row.id for row in written), now_ms)
+        return written
+
+    async def _not_erased(self, turn: Turn, given: Sequence[LedgerRow]) -> Sequence[LedgerRow]:
+        """Without repeats of rows that bear pseudonyms by now."""
+        tenants = {row.tenant_id: self._pseudonyms.tenant(row.tenant_id) for row in given}
+        known = select(erasures.c.pseudonym).where(erasures.c.pseudonym.in_(tenants.values()))
+        erased = set((await turn.connection.execute(known)).scalars())
+        if not erased:
+            return given
+        suspects = [row for row in given if tenants[row.tenant_id] in erased]
+        keys = {row.id: _key(erased_row(row, self._pseudonyms)) for row in suspects}
+        there = await existing_keys(turn, keys.values())
+        return [row for row in given if keys.get(row.id) not in there]
+
+    async def _note(self, turn: Turn, last_id: str, now_ms: int) -> None:
+        await turn.connection.execute(update(head).values(last_id=last_id, written_ms=now_ms))
+
+
+async def insert_rows(
+    database: Database, turn: Turn, given: Sequence[LedgerRow]
+) -> Sequence[LedgerRow]:
+    """Insert the rows that are not there, and add them to the sums; returns them."""
+    statement = database.insert(rows).on_conflict_do_nothing().returning(rows.c.id)
+    new: set[str] = set()
+    for start in range(0, len(given), _PER_STATEMENT):
+        values = [msgspec.structs.asdict(row) for row in given[start : start + _PER_STATEMENT]]
+        new.update((await turn.connection.execute(statement, values)).scalars())
+    written = [row for row in given if row.id in new]
+    sums = HourSums()
+    sums.add(written)
+    await sums.write(database, turn)
+    return written
+
+
+async def existing_keys(
+    turn: Turn, keys: Iterable[tuple[str, str, int]]
+) -> set[tuple[str, str, int]]:
+    """Those of `keys` (values of `UNIQUE_ROW`) that rows have."""
+    columns = [rows.c[name] for name in UNIQUE_ROW]
+    found = select(*columns).where(tuple_(*columns).in_(list(keys)))
+    return {(row[0], row[1], row[2]) for row in await turn.connection.execute(found)}
+
+
+def _key(row: LedgerRow) -> tuple[str, str, int]:
+    return (row.tenant_id, row.reservation_id, row.kind)

@@ -1,0 +1,31 @@
+"""Every test of the ledger runs on SQLite and on a real PostgreSQL."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ratelimiter.ledger.support import Book, open_book
+from tests.ratelimiter.postgres import Postgres, running_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.sqlite"
+    server: Postgres = request.getfixturevalue("postgres_server")
+    return await server.new_database()
+
+
+@pytest.fixture
+async def book(ledger_url: str) -> AsyncIterator[Book]:
+    """An empty ledger, with an outbox in front of it."""
+    async with open_book(ledger_url) as opened:
+        yield opened
