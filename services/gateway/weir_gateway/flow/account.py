@@ -10,9 +10,9 @@ def usage_of(
 ) -> tuple[Usage, "UsageQuality.ValueType"]:
     """Usage and its quality.
 
-    The worker's record is exact unless it says otherwise. Without one: tokens that were seen are an estimate (a first
-    token means that the whole prompt was computed); an attempt of which nothing was heard may
-    have computed its prompt; one that never reached its worker ran nothing.
+    The worker's record is exact unless it says otherwise. Without one: tokens that were seen
+    are an estimate (a first token means that the whole prompt was computed); an attempt of which
+    nothing was heard may have computed its prompt; one that never reached its worker ran nothing.
     """
     if terminal is not None:
         return terminal.usage, terminal.usage_quality or UsageQuality.USAGE_QUALITY_EXACT
