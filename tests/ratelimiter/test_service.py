@@ -86,7 +86,7 @@ async def service(
             tracing=Tracing("test"), registry=CollectorRegistry(), tokens=[TOKEN]
         )
     )
-    servicer = RateLimiterServicer(acct.limiter, acct.now_ms)
+    servicer = RateLimiterServicer(acct.limiter, acct.now_ms, Tracing("test"))
     add_RateLimiterServiceServicer_to_server(servicer, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()

@@ -12,6 +12,7 @@ async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
     """Start the ratelimiter and tie it to the process."""
     app = RateLimiterApp(settings, runtime.telemetry)
     runtime.on_close(app.stop)
+    runtime.on_drain(app.drain)
     await app.start()
     runtime.add_server(app.server, address=settings.address, knob="address", services=app.services)
     if app.envoy_server is not None:

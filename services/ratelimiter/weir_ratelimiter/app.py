@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 import grpc
 from pydantic import SecretStr
 
+from weir.ratelimiter.v1.ledger_service_pb2_grpc import add_LedgerServiceServicer_to_server
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import (
     add_RateLimiterServiceServicer_to_server,
 )
@@ -17,6 +18,10 @@ from weir_core.rpc.server import create_server
 from weir_core.telemetry.telemetry import Telemetry
 from weir_ratelimiter.directory.follower import DirectoryFollower
 from weir_ratelimiter.envoy.server import envoy_server
+from weir_ratelimiter.ledger.ledger import Ledger
+from weir_ratelimiter.ledger.url import default_url
+from weir_ratelimiter.ledger_servicer import SERVICE as LEDGER_SERVICE
+from weir_ratelimiter.ledger_servicer import LedgerServicer
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.periodic import Periodic
@@ -54,7 +59,8 @@ class RateLimiterApp:
         self._clock = clock or SystemClock()
         self._token = _cluster_token(settings)
         self._closing = AsyncExitStack()
-        self.services = [SERVICE]
+        self._draining = AsyncExitStack()
+        self.services = [SERVICE, LEDGER_SERVICE]
         self._interceptors = default_interceptors(
             tracing=telemetry.tracing, registry=telemetry.registry
         )
@@ -64,21 +70,27 @@ class RateLimiterApp:
         self.envoy_server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Open the store, follow the directory, and be ready to serve.
+        """Open store and ledger, follow the directory, and be ready to serve.
 
         Raises:
-            StartupError: the store cannot be opened; what was opened is released by `stop`.
+            StartupError: one of them cannot be opened; what was opened is released by `stop`.
         """
         store = self._open_store()
-        limiter = self._limiter(store)
-        servicer = RateLimiterServicer(limiter, self._now_ms)
+        ledger = await self._open_ledger(store)
+        limiter = self._limiter(store, ledger)
+        servicer = RateLimiterServicer(limiter, self._now_ms, self._telemetry.tracing)
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
+        self._draining.push_async_callback(servicer.drain)
         if self._settings.envoy_address:
             self.envoy_server = envoy_server(
                 self._settings, limiter, self._interceptors, self._now_ms
             )
         self._follow_directory(limiter)
         self._run(Periodic("sweep", self._settings.sweep_interval_s, limiter.sweep))
+
+    async def drain(self) -> None:
+        """End what callers keep open; call it before the server is stopped. Idempotent."""
+        await self._draining.aclose()
 
     async def stop(self) -> None:
         """Release everything, in the reverse order of its making. Idempotent."""
@@ -92,13 +104,29 @@ class RateLimiterApp:
             self._run(task)
         return opened.store
 
-    def _limiter(self, store: Store) -> Limiter:
+    async def _open_ledger(self, store: Store) -> Ledger:
+        settings = self._settings
+        ledger = Ledger(
+            settings.ledger_url.get_secret_value() or default_url(settings.journal),
+            self._token.get_secret_value().encode(),
+            store,
+            self._telemetry.registry,
+            self._now_ms,
+        )
+        self._closing.push_async_callback(ledger.stop)
+        await ledger.start()
+        servicer = LedgerServicer(ledger, settings.ledger_most_events)
+        add_LedgerServiceServicer_to_server(servicer, self.server)
+        return ledger
+
+    def _limiter(self, store: Store, ledger: Ledger) -> Limiter:
         return Limiter(
             store,
             RecordSigner(self._token.get_secret_value().encode()),
             now_ms=self._now_ms,
             default_ttl_ms=round(self._settings.ttl_s * 1_000),
             metrics=LimiterMetrics(self._telemetry.registry),
+            budgets=ledger.budgets,
         )
 
     def _follow_directory(self, limiter: Limiter) -> None:

@@ -1,7 +1,7 @@
 """`weir.ratelimiter.v1.RateLimiterService`: validate, call, map."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -13,15 +13,19 @@ from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
 from weir_core.errors.status import to_refusal
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
+from weir_core.telemetry.tracing import Tracing
 from weir_ratelimiter import wire
 from weir_ratelimiter.domain.refusal import refused_for_now
 from weir_ratelimiter.domain.subject import check_id
+from weir_ratelimiter.limit_status import StatusWriter
 from weir_ratelimiter.limiter import Limiter
-from weir_ratelimiter.store.base import ExtendedReservation, LimitState
+from weir_ratelimiter.multiplex import AccountStreams
+from weir_ratelimiter.store.base import ExtendedReservation
 
 SERVICE = "weir.ratelimiter.v1.RateLimiterService"
 
 _MOST_EXTENSIONS = 1_000
+_EXTENDED_AT_ONCE = 50
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -29,9 +33,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class RateLimiterServicer(RateLimiterServiceServicer):
     """Serves one limiter; exceptions become statuses in the interceptors."""
 
-    def __init__(self, limiter: Limiter, now_ms: Callable[[], int]) -> None:
+    def __init__(self, limiter: Limiter, now_ms: Callable[[], int], tracing: Tracing) -> None:
         self._limiter = limiter
         self._now_ms = now_ms
+        self._statuses = StatusWriter()
+        self._streams = AccountStreams(self, tracing)
 
     async def Reserve(  # noqa: N802
         self, request: pb.ReserveRequest, context: Context
@@ -41,16 +47,16 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         admission = await self._limiter.reserve(wire.ask_from(request), dry_run=request.dry_run)
         response = pb.ReserveResponse(
             record=admission.record,
-            limits=self._statuses(admission.states),
             replayed=admission.replayed,
             limiter_mode=pb.LIMITER_MODE_ENFORCED,
         )
+        self._statuses.write(admission.states, response.limits, self._now_ms())
         reservation = admission.reservation
         if reservation is not None:
             response.reservation_id = reservation.id
             response.reserved_prompt_tokens = reservation.prompt_tokens
             response.reserved_output_tokens = reservation.output_tokens
-            response.expire_time.CopyFrom(wire.timestamp(reservation.expires_ms))
+            wire.write_time(reservation.expires_ms, response.expire_time)
             _annotate(reservation.id, reservation.prompt_tokens + reservation.output_tokens)
         return response
 
@@ -61,9 +67,13 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         if len(request.extensions) > _MOST_EXTENSIONS:
             bound = f"at most {_MOST_EXTENSIONS}"
             raise InvalidField("extensions", f"{len(request.extensions)} extensions", bound)
-        # Together, so that a store that syncs before each reply syncs once for all.
-        results = await asyncio.gather(*map(self._extend, request.extensions))
-        return pb.ExtendResponse(results=results)
+        response = pb.ExtendResponse()
+        for start in range(0, len(request.extensions), _EXTENDED_AT_ONCE):
+            some = request.extensions[start : start + _EXTENDED_AT_ONCE]
+            # Together, so that a store that syncs before each reply syncs once for all; in
+            # parts, so that the calls of others are served in between.
+            response.results.extend(await asyncio.gather(*map(self._extend, some)))
+        return response
 
     async def Settle(  # noqa: N802
         self, request: pb.SettleRequest, context: Context
@@ -104,7 +114,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             found = await self._limiter.find(tenant_id, request.reservation_id)
             response.reservation.CopyFrom(wire.reservation_to(found))
         states = await self._limiter.states(subject)
-        response.limits.extend(self._statuses(states, violated))
+        self._statuses.write(states, response.limits, self._now_ms(), violated)
         return response
 
     async def ListReservations(  # noqa: N802
@@ -119,13 +129,15 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         """Not built yet."""
         raise WeirError(Reason.NOT_BUILT_YET, "AdjustLimit is not built yet")
 
-    async def Multiplex(  # noqa: N802
+    async def Multiplex(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pb.MultiplexRequest], context: Context
-    ) -> AsyncIterator[pb.MultiplexResponse]:
-        """Not built yet."""
-        async for _ in request_iterator:
-            raise WeirError(Reason.NOT_BUILT_YET, "Multiplex is not built yet")
-        yield pb.MultiplexResponse()
+    ) -> None:
+        """Serve one gateway's calls until its stream ends."""
+        await self._streams.serve(request_iterator, context)
+
+    async def drain(self) -> None:
+        """Answer what was asked over streams, and end them; gateways go on by single calls."""
+        await self._streams.close("the ratelimiter is stopping")
 
     async def _extend(self, message: pb.Extension) -> pb.ExtensionResult:
         reservation_id = ""
@@ -175,16 +187,11 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         response.admissible = True
         return set()
 
-    def _statuses(
-        self, states: Sequence[LimitState], violated: set[str] | None = None
-    ) -> list[pb.LimitStatus]:
-        now_ms = self._now_ms()
-        gone = violated or ()
-        return [wire.status_to(state, now_ms, violated=state.limit.key in gone) for state in states]
-
 
 def _annotate(reservation_id: str, reserved: int | None = None) -> None:
     span = trace.get_current_span()
+    if not span.is_recording():
+        return
     span.set_attribute(names.RESERVATION_ID, reservation_id)
     if reserved is not None:
         span.set_attribute(names.TOKENS_RESERVED, reserved)

@@ -12,7 +12,6 @@ from weir_ratelimiter.domain.reservation import Reservation
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
-from weir_ratelimiter.store.base import LimitState
 
 _MOST_LIFECYCLE_BYTES = 16_384
 
@@ -117,26 +116,6 @@ def subject_to(subject: Subject) -> subject_pb2.Subject:
     )
 
 
-def status_to(state: LimitState, now_ms: int, *, violated: bool = False) -> pb.LimitStatus:
-    """Where a limit stands; numbers only of limits that are the caller's own."""
-    limit = state.limit
-    own = limit.numbers_are_own
-    known = own and state.unseeded is None
-    return pb.LimitStatus(
-        limit_id=limit.key,
-        limit_type=limit.limit_type,
-        resource=limit.resource_name,
-        layer=limit.layer.label,
-        limit=limit.capacity if own else None,
-        remaining=state.remaining if known else None,
-        held=state.held if known else None,
-        reset_time=timestamp(now_ms + state.whole_in_ms) if own else None,
-        shadow=limit.shadow,
-        violated=violated,
-        window=state.window,
-    )
-
-
 def settlement_to(reservation: Reservation) -> pb.Settlement | None:
     """The end of a reservation, if it has ended."""
     settlement = reservation.settlement
@@ -181,3 +160,9 @@ def reason_to(reason: Reason) -> error_reason_pb2.ErrorReason.ValueType:
 def timestamp(ms: int) -> Timestamp:
     """Unix milliseconds."""
     return Timestamp(seconds=ms // 1_000, nanos=ms % 1_000 * 1_000_000)
+
+
+def write_time(ms: int, into: Timestamp) -> None:
+    """Unix milliseconds, into a field: half the cost of a message that is copied."""
+    into.seconds = ms // 1_000
+    into.nanos = ms % 1_000 * 1_000_000

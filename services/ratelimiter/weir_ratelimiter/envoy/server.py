@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import grpc
 
 from weir.envoy.v3.rate_limit_service_pb2_grpc import add_RateLimitServiceServicer_to_server
-from weir_core.rpc.interceptors import ServiceAuthInterceptor
+from weir_core.rpc.interceptors import HandlerInterceptor, ServiceAuthInterceptor
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.envoy.servicer import EnvoyRateLimitServicer
@@ -20,7 +20,7 @@ _KNOB = "--envoy-secret and the `initial_metadata` of Envoy's `grpc_service`"
 def envoy_server(
     settings: RateLimiterSettings,
     limiter: Limiter,
-    interceptors: Sequence[grpc.aio.ServerInterceptor],
+    interceptors: Sequence[HandlerInterceptor],
     now_ms: Callable[[], int],
 ) -> grpc.aio.Server:
     """A server of this event loop, not yet bound or started.

@@ -45,18 +45,25 @@ class ErrorsInterceptor(HandlerInterceptor):
             if _is_cancelled():
                 raise
             await _abort(context, WeirError(Reason.CANCELLED, f"{method.name} was cancelled"))
-        except WeirError as exc:
-            await _abort(context, exc)
-        except grpc.aio.AioRpcError as exc:
-            await _abort(context, _of_peer(method, exc))
         except (grpc.aio.AbortError, grpc.aio.UsageError):
             raise
         except Exception as exc:
-            await _abort(context, _internal(method, exc))
+            await _abort(context, as_told(method, exc))
         else:
             if _is_cancelled():
                 raise asyncio.CancelledError
             return result
+
+
+def as_told(method: RpcMethod, exc: Exception) -> WeirError:
+    """What the caller of `method` is told of an exception; what is not ours to tell is logged."""
+    if isinstance(exc, WeirError):
+        return exc
+    if isinstance(exc, grpc.aio.AioRpcError):
+        told = from_rpc_error(exc, unavailable_as=Reason.INTERNAL)
+        if told.reason is not Reason.INTERNAL:
+            return told
+    return _internal(method, exc)
 
 
 def _is_cancelled() -> bool:
@@ -67,11 +74,6 @@ def _is_cancelled() -> bool:
 async def _abort(context: Context, exc: WeirError) -> NoReturn:
     # The message of the status and that of the details must be equal, or clients drop both.
     await context.abort(grpc_code(exc), to_status(exc).message, to_trailers(exc))
-
-
-def _of_peer(method: RpcMethod, exc: grpc.aio.AioRpcError) -> WeirError:
-    told = from_rpc_error(exc, unavailable_as=Reason.INTERNAL)
-    return _internal(method, exc) if told.reason is Reason.INTERNAL else told
 
 
 def _internal(method: RpcMethod, exc: Exception) -> WeirError:

@@ -1,17 +1,25 @@
 """A SERVER span around every RPC, and the request id of the caller."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
-from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from weir_core.rpc.interceptors.handler import HandlerInterceptor, Proceed, RpcCall
+from weir_core.rpc.interceptors.handler import (
+    HandlerInterceptor,
+    Proceed,
+    RpcCall,
+    RpcMethod,
+)
 from weir_core.rpc.interceptors.outcome import code_of
 from weir_core.rpc.metadata import REQUEST_ID, TRACEPARENT, TRACESTATE
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.tracing import Tracing, context_from, make_current, unrecorded_span
+
+T = TypeVar("T")
 
 # Probes and long-lived multiplexed streams: requests on these carry their own traceparent.
 _UNTRACED = ("grpc.health.", "grpc.reflection.")
@@ -44,35 +52,56 @@ class TracingInterceptor(HandlerInterceptor):
         bind_request(request_id=call.metadata(REQUEST_ID)[:128], tenant_id="")
         if call.method.kind == "bidi_stream" or call.method.service.startswith(_UNTRACED):
             return await proceed()
-        traceparent = call.metadata(TRACEPARENT)
-        unrecorded = unrecorded_span(traceparent)
-        if unrecorded is not None:
-            make_current(unrecorded)
-            return await proceed()
-        parent = context_from(traceparent, call.metadata(TRACESTATE))
-        return await self._traced(call, parent, proceed)
-
-    async def _traced(self, call: RpcCall, parent: Context, proceed: Proceed) -> Any:
-        method = call.method
-        span = self._tracing.start(
-            f"{method.service}/{method.name}",
-            parent=parent,
-            kind=SpanKind.SERVER,
-            attributes={
-                names.RPC_SYSTEM: "grpc",
-                names.RPC_SERVICE: method.service,
-                names.RPC_METHOD: method.name,
-            },
+        return await traced(
+            self._tracing,
+            call.method,
+            call.metadata(TRACEPARENT),
+            call.metadata(TRACESTATE),
+            proceed,
+            partial(code_of, call.context),
         )
-        make_current(span)
-        error: BaseException | None = None
-        try:
-            return await proceed()
-        except BaseException as exc:
-            error = exc
-            raise
-        finally:
-            _end(span, code_of(call.context, error))
+
+
+async def traced(
+    tracing: Tracing,
+    method: RpcMethod,
+    traceparent: str,
+    tracestate: str,
+    proceed: Callable[[], Awaitable[T]],
+    code: Callable[[BaseException | None], grpc.StatusCode],
+) -> T:
+    """Serves one call inside a SERVER span that is current for the rest of the task.
+
+    Args:
+        tracing: of the service.
+        method: what is called.
+        traceparent, tracestate: the caller's; empty for a new trace.
+        proceed: serves the call.
+        code: the status that the caller gets for what `proceed` raised, None for nothing.
+    """
+    unrecorded = unrecorded_span(traceparent)
+    if unrecorded is not None:
+        make_current(unrecorded)
+        return await proceed()
+    span = tracing.start(
+        f"{method.service}/{method.name}",
+        parent=context_from(traceparent, tracestate),
+        kind=SpanKind.SERVER,
+        attributes={
+            names.RPC_SYSTEM: "grpc",
+            names.RPC_SERVICE: method.service,
+            names.RPC_METHOD: method.name,
+        },
+    )
+    make_current(span)
+    error: BaseException | None = None
+    try:
+        return await proceed()
+    except BaseException as exc:
+        error = exc
+        raise
+    finally:
+        _end(span, code(error))
 
 
 def _end(span: Span, code: grpc.StatusCode) -> None:
