@@ -274,7 +274,7 @@ class AccountMachine(RuleBasedStateMachine):
 
     def check_charged(self, name: str) -> None:
         hold = self.model.holds[name]
-        found = now(self.store.find(reservation_id(SUBJECT.tenant_id, name)))
+        found = now(self.store.find(SUBJECT.tenant_id, reservation_id(SUBJECT.tenant_id, name)))
         assert found is not None
         assert found.state.name == hold.state
         assert found.settlement is not None
@@ -285,7 +285,7 @@ class AccountMachine(RuleBasedStateMachine):
     def store_equals_model(self) -> None:
         if not hasattr(self, "store"):
             return
-        for state in now(self.store.states(self.limits)):
+        for state in now(self.store.states(SUBJECT.tenant_id, self.limits)):
             limit = state.limit
             if limit.kind is Kind.LEASE:
                 held = self.model.leases_held(limit.key, self.now)

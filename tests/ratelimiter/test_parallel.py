@@ -65,9 +65,10 @@ async def _everything_is_exact(journal: Path, contests: Sequence[Contest], repor
         by_race = rows_by_race(report)
         for contest in contests:
             rows = by_race[contest.race.name]
-            limits = limits_of(snapshot, contest.race.who)
+            who = contest.race.who
+            limits = limits_of(snapshot, who)
             never_over(contest, limits, rows)
-            every_level_is_exact(await store.states(limits), rows)
+            every_level_is_exact(await store.states(who.tenant, limits), rows)
             _all_could_be_had(contest, rows, report)
         charged_once_each(report.rows, [entry.event for entry in await store.outbox(10**6)])
     finally:

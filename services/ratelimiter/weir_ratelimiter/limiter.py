@@ -123,7 +123,7 @@ class Limiter:
         amounts = ask.amounts(output, resolution.price)
         never = _never_fits(ask, resolution, amounts)
         # A retry of what was admitted before its limits were cut gets its reservation.
-        if never and await self._store.find(ask.id) is None:
+        if never and await self._store.find(ask.subject.tenant_id, ask.id) is None:
             self._metrics.refused(ask.subject, never)
             raise refused_for_ever(never, self._now_ms())
         command = self._command(ask, resolution, output, amounts)
@@ -135,7 +135,7 @@ class Limiter:
         return Admission(
             reservation,
             b"" if reservation is None else self._signer.sign(reservation, self._store.epoch),
-            await self._store.states(resolution.counted),
+            await self._store.states(ask.subject.tenant_id, resolution.counted),
             reserved.replayed,
         )
 
@@ -203,7 +203,7 @@ class Limiter:
     async def states(self, subject: Subject) -> Sequence[LimitState]:
         """Where every limit of a subject stands, contexts last; its model may be empty."""
         resolution = self.book.resolve_for_ending(subject)
-        counted = await self._seeded_states(resolution.counted)
+        counted = await self._seeded_states(subject.tenant_id, resolution.counted)
         contexts = [entry for entry in resolution.limits if entry.kind is Kind.CONTEXT]
         return [*counted, *(LimitState(entry, entry.capacity, 0, 0) for entry in contexts)]
 
@@ -213,8 +213,8 @@ class Limiter:
         Raises:
             WeirError: RESERVATION_NOT_FOUND; the same for one of another tenant.
         """
-        found = await self._store.find(reservation_id)
-        if found is None or found.subject.tenant_id != tenant_id:
+        found = await self._store.find(tenant_id, reservation_id)
+        if found is None:
             raise WeirError(
                 Reason.RESERVATION_NOT_FOUND,
                 "the tenant has no such reservation, or it ended too long ago",
@@ -239,9 +239,9 @@ class Limiter:
             )
         if limit.kind is Kind.LEASE:
             raise InvalidField("limit_id", limit_id, "a bucket or a window")
-        (state,) = await self._store.states([limit])
+        (state,) = await self._store.states(subject.tenant_id, [limit])
         if state.unseeded is not None:
-            await self._seeder.seed([(limit, state.unseeded)])
+            await self._seeder.seed(subject.tenant_id, [(limit, state.unseeded)])
         return await self._store.adjust(Adjustment(adjustment_id, subject, limit, units, note))
 
     async def _decide(self, command: ReserveCommand, *, dry_run: bool) -> Reserved:
@@ -250,21 +250,21 @@ class Limiter:
         for _ in range(2):
             if not reserved.unseeded:
                 break
-            await self._seeder.seed(reserved.unseeded)
+            await self._seeder.seed(command.subject.tenant_id, reserved.unseeded)
             reserved = await self._store.reserve(command, dry_run=dry_run)
         for limit, window in reserved.unseeded:
             raise unseeded(limit, window)
         return reserved
 
-    async def _seeded_states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
+    async def _seeded_states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """States; a window whose use cannot be read stays unseeded."""
-        states = await self._store.states(limits)
+        states = await self._store.states(tenant_id, limits)
         unknown = [(s.limit, s.unseeded) for s in states if s.unseeded is not None]
         if not unknown:
             return states
         with contextlib.suppress(WeirError):
-            await self._seeder.seed(unknown)
-        return await self._store.states(limits)
+            await self._seeder.seed(tenant_id, unknown)
+        return await self._store.states(tenant_id, limits)
 
     async def _expire(self, reservation: Reservation, book: LimitBook) -> None:
         limits = book.resolve_for_ending(reservation.subject).by_key

@@ -24,27 +24,28 @@ class Seeder:
         self._source = source
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    async def seed(self, unseeded: Iterable[tuple[Limit, Window]]) -> None:
-        """Have the store know these windows.
+    async def seed(self, tenant_id: str, unseeded: Iterable[tuple[Limit, Window]]) -> None:
+        """Have the store know these windows of limits that apply to a tenant.
 
         Raises:
             WeirError: LIMITER_UNAVAILABLE if the use of one cannot be read within 2 s: budgets
                 fail closed. A shadow window counts from zero then.
         """
-        tasks = [self._task(limit, window) for limit, window in unseeded]
+        tasks = [self._task(tenant_id, limit, window) for limit, window in unseeded]
         await asyncio.gather(*map(asyncio.shield, tasks))
 
-    def _task(self, limit: Limit, window: Window) -> asyncio.Task[None]:
+    def _task(self, tenant_id: str, limit: Limit, window: Window) -> asyncio.Task[None]:
         name = (limit.key, window.id)
         task = self._running.get(name)
         if task is None:
-            task = self._running[name] = asyncio.create_task(self._seed(limit, window))
+            task = self._running[name] = asyncio.create_task(self._seed(tenant_id, limit, window))
             task.add_done_callback(lambda _: self._running.pop(name, None))
         return task
 
-    async def _seed(self, limit: Limit, window: Window) -> None:
+    async def _seed(self, tenant_id: str, limit: Limit, window: Window) -> None:
         used = await self._used(limit, window)
-        await self._store.seed([WindowMove(limit.key, window.id, Count(used, 0))])
+        move = WindowMove(limit.key, window.id, Count(used, 0))
+        await self._store.seed(tenant_id, [move])
 
     async def _used(self, limit: Limit, window: Window) -> int:
         try:

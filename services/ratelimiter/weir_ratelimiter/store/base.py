@@ -143,7 +143,7 @@ class Store(Protocol):
                 LIMITER_UNAVAILABLE while the backlog of events is full (see `outbox_full`).
         """
 
-    async def seed(self, moves: Sequence[WindowMove]) -> None:
+    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
         """Set the counts of windows that are still unknown; leave the others as they are."""
 
     async def extend(
@@ -167,8 +167,8 @@ class Store(Protocol):
     async def expire(self, reservation: Reservation, limits: Limits) -> Reservation | None:
         """End a lapsed reservation; None if it was extended or ended meanwhile."""
 
-    async def find(self, reservation_id: str) -> Reservation | None:
-        """A reservation, open or remembered."""
+    async def find(self, tenant_id: str, reservation_id: str) -> Reservation | None:
+        """A reservation of a tenant, open or remembered."""
 
     async def open_reservations(
         self, tenant_id: str, after: tuple[int, str], most: int
@@ -181,8 +181,8 @@ class Store(Protocol):
             most: how many at most.
         """
 
-    async def states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
-        """Where limits stand, in their order. Changes nothing."""
+    async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
+        """Where limits that apply to a tenant stand, in their order. Changes nothing."""
 
     async def adjust(self, adjustment: Adjustment) -> Adjusted:
         """Give units to a bucket or a seeded window, or take them; write a GRANT event.

@@ -7,7 +7,6 @@ applied; nothing else can run in between. If it cannot be appended, it was not m
 import asyncio
 import heapq
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -44,7 +43,6 @@ class MemoryStore:
         self._log = log
         self._state = log.state
         self._now_ms = now_ms
-        self._last_sweep_ms = sys.maxsize
 
     @property
     def epoch(self) -> str:
@@ -73,7 +71,7 @@ class MemoryStore:
         await self._commit(change)
         return Reserved(reservation, (), evaluation.shadowed)
 
-    async def seed(self, moves: Sequence[WindowMove]) -> None:
+    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
         """See `Store`."""
         unknown = [move for move in moves if self._state.window(move.key, move.window) is None]
         if unknown:
@@ -114,9 +112,7 @@ class MemoryStore:
     async def lapsed(self, most: int) -> Sequence[Reservation]:
         """See `Store`."""
         now_ms = self._now_ms()
-        if now_ms < self._last_sweep_ms:
-            self._shorten(now_ms)
-        self._last_sweep_ms = now_ms
+        self._shorten(now_ms)
         return self._state.lapsed(now_ms, most)
 
     async def expire(self, reservation: Reservation, limits: Limits) -> Reservation | None:
@@ -128,9 +124,10 @@ class MemoryStore:
         ended = await self._end(expire(current, limits, self._state, now_ms))
         return ended.reservation
 
-    async def find(self, reservation_id: str) -> Reservation | None:
+    async def find(self, tenant_id: str, reservation_id: str) -> Reservation | None:
         """See `Store`."""
-        return self._state.reservations.get(reservation_id)
+        found = self._state.reservations.get(reservation_id)
+        return found if found is not None and found.subject.tenant_id == tenant_id else None
 
     async def open_reservations(
         self, tenant_id: str, after: tuple[int, str], most: int
@@ -144,7 +141,7 @@ class MemoryStore:
         later = ((r.created_ms, r.id, r) for r in found if (r.created_ms, r.id) > after)
         return [reservation for _, _, reservation in heapq.nsmallest(most, later)]
 
-    async def states(self, limits: Sequence[Limit]) -> Sequence[LimitState]:
+    async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """See `Store`."""
         now_ms = self._now_ms()
         return [self._limit_state(limit, now_ms) for limit in limits]
@@ -229,7 +226,7 @@ class MemoryStore:
             self._log.commit(Change(now_ms, moves, None))
 
     def _shorten(self, now_ms: int) -> None:
-        """After the clock went back, see that no lease lasts longer than it was given for."""
+        """See that no lease lasts longer than it was given for, should the clock go back."""
         for reservation in self._state.outliving(now_ms + LONGEST_TTL_MS):
             shortened = replace(reservation, expires_ms=now_ms + reservation.ttl_ms)
             self._log.commit(Change(now_ms, (), shortened))
