@@ -5,6 +5,7 @@ import pytest
 import pytest_asyncio
 
 from tests.default_model import default_model_folder
+from tests.e2e.counted import COUNTED, PRICED
 from tests.e2e.deployment import Deployment, deployed
 from tests.tiny_llama import write_tiny_llama
 
@@ -33,4 +34,30 @@ async def smollm2(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dep
     tenants = {"acme": {"plan": "wide"}, "globex": {"plan": "wide"}}
     state = tmp_path_factory.mktemp("smollm2") / "state"
     async with deployed(state, folder, tenants=tenants, plans=WIDE) as stack:
+        yield stack
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
+    """The model that computes nothing, in slow small steps, for a tenant of each test."""
+    settings = {
+        "WEIR_WORKER__NULL_STEP_US": "5000",
+        "WEIR_WORKER__NUM_BLOCKS": "40",
+        "WEIR_WORKER__MAX_STEP_TOKENS": "64",
+    }
+    alone = {**COUNTED[0], "id": "one-at-a-time", "policy": {"max_running_requests": 1}}
+    tenants = {
+        "aborting": {"plan": "counted"},
+        "reconciled": {"plan": "counted"},
+        "preempted": {"plan": "counted"},
+        "queueing": {"plan": "one-at-a-time"},
+    }
+    async with deployed(
+        tmp_path_factory.mktemp("counting") / "state",
+        None,
+        tenants=tenants,
+        plans=[*COUNTED, alone],
+        model=PRICED,
+        settings=settings,
+    ) as stack:
         yield stack

@@ -1,11 +1,13 @@
 """Streams of both doors, and what their clients saw."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import grpc
+import httpx2
 
 from tests.e2e.deployment import Deployment
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
@@ -73,6 +75,46 @@ async def stream(
         finally:
             call.cancel()
             seen.ended = time.monotonic()
+
+
+async def http_stream(
+    stack: Deployment,
+    seen: Seen,
+    prompt: Sequence[int],
+    output: int,
+    *,
+    leave: Callable[[Seen], bool] = lambda _: False,
+) -> None:
+    """As `stream`, at the HTTP door; leaving closes the connection.
+
+    A token of the model that computes nothing is one character.
+    """
+    body = {
+        "model": stack.model,
+        "prompt": list(prompt),
+        "max_tokens": output,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    headers = {"authorization": f"Bearer {stack.secret(seen.tenant)}"}
+    url = f"{stack.base_url}/completions"
+    try:
+        async with (
+            httpx2.AsyncClient(timeout=LONGEST_S) as client,
+            client.stream("POST", url, json=body, headers=headers) as answer,
+        ):
+            assert answer.status_code == 200, await answer.aread()
+            seen.request_id = answer.headers["x-request-id"]
+            if leave(seen):
+                return
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    choices = json.loads(line[6:])["choices"]
+                    seen.tokens += sum(len(choice["text"]) for choice in choices)
+                    if leave(seen):
+                        return
+    finally:
+        seen.ended = time.monotonic()
 
 
 class Load:
