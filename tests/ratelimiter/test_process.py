@@ -16,6 +16,8 @@ from weir.common.v1.subject_pb2 import Subject
 from weir.common.v1.usage_pb2 import USAGE_QUALITY_EXACT, Usage
 from weir.directory.v1 import directory_pb2
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
+from weir.ratelimiter.v1.ledger_service_pb2 import GetUsageRequest
+from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceStub
 
 CAPACITY = 10**9
 # Practically without refill, so that levels can be compared to the unit.
@@ -171,6 +173,8 @@ async def test_sweep_health_and_metrics_of_a_process(tmp_path: Path) -> None:
             async with asyncio.timeout(10):
                 while (await levels(process))["tokens"] != (CAPACITY, 0):
                     await asyncio.sleep(0.05)
+            # Writes what waits for the ledger before it answers.
+            await LedgerServiceStub(process.channel).GetUsage(GetUsageRequest())
             async with httpx2.AsyncClient() as http:
                 url = f"http://{process.ready['metrics']}/metrics"
                 metrics = (await http.get(url)).text
@@ -179,7 +183,8 @@ async def test_sweep_health_and_metrics_of_a_process(tmp_path: Path) -> None:
                 'weir_ratelimiter_decisions_total{operation="expire",outcome="expired"} 1.0',
                 "weir_ratelimiter_open_reservations 0.0",
                 "weir_ratelimiter_held_leases 0.0",
-                "weir_ratelimiter_outbox_events 1.0",
+                "weir_ratelimiter_outbox_events 0.0",
+                'weir_ratelimiter_ledger_rows_total{kind="charge"} 1.0',
             ):
                 assert line in metrics
             assert await process.terminate() == 0

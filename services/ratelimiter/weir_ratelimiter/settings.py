@@ -38,6 +38,14 @@ class RateLimiterSettings(ServiceSettings):
     compact_bytes: int = Field(
         64 * 1024 * 1024, ge=65_536, description="growth at which the journal is compacted"
     )
+    ledger_url: SecretStr = Field(
+        SecretStr(""),
+        description="database of the ledger, such as postgresql://user:password@host/weir; "
+        "empty: a SQLite file beside the journal",
+    )
+    ledger_most_events: int = Field(
+        100_000, ge=1, description="events that may wait for the ledger before work is refused"
+    )
     ttl_s: float = Field(30, ge=1, le=600, description="life of a lease without a heartbeat")
     sweep_interval_s: float = Field(1, gt=0, le=60, description="seconds between sweeps")
     remember_s: int = Field(

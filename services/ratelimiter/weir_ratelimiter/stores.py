@@ -48,4 +48,5 @@ def memory_options(settings: RateLimiterSettings) -> MemoryOptions:
         horizon_ms=settings.remember_s * 1_000,
         most_ended=settings.remember_most,
         compact_bytes=settings.compact_bytes,
+        most_events=settings.ledger_most_events,
     )

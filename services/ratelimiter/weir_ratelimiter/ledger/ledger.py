@@ -87,7 +87,7 @@ class Ledger:
         self.pump.start()
 
     async def stop(self) -> None:
-        """Write what is left, for at most 3 seconds, and close."""
+        """Write what is left, for at most 2 seconds, and close; the store keeps the rest."""
         await self.pump.stop()
         await self.database.close()
 

@@ -77,7 +77,7 @@ class LedgerPump:
         """Begin to move events."""
         self._task = asyncio.create_task(self._run(), name="ledger-pump")
 
-    async def stop(self, drain_s: float = 3.0) -> None:
+    async def stop(self, drain_s: float = 2.0) -> None:
         """Move what is left, for at most `drain_s` seconds, and end."""
         if self._task is not None:
             self._task.cancel()
