@@ -104,6 +104,7 @@ class FakeLimiter(RateLimiterServiceServicer):
         self.refuse_extension: Callable[[rl.Extension], WeirError | None] = lambda _: None
         self.settle_failures = 0
         self.reserve_gate: asyncio.Event | None = None
+        self.answer_gate: asyncio.Event | None = None
         self.reserving = 0
         self.reserve_output: int | None = None
         self.reserved_output: dict[str, int] = {}
@@ -138,6 +139,8 @@ class FakeLimiter(RateLimiterServiceServicer):
         self.accounts.setdefault(reservation_id, Account(request, reservation_id))
         output = self.reserve_output or request.max_new_tokens
         self.reserved_output[reservation_id] = output
+        if self.answer_gate is not None:
+            await self.answer_gate.wait()
         response = rl.ReserveResponse(
             reservation_id=reservation_id,
             record=reservation_id.encode(),

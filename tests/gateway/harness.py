@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,6 +168,7 @@ async def running_gateway(
     tmp_path: Path,
     *,
     workers: int = 1,
+    more_limiters: Sequence[str] = (),
     change: Callable[[dict[str, Any]], None] = lambda _: None,
     telemetry: Telemetry | None = None,
     **settings: Any,
@@ -187,7 +188,7 @@ async def running_gateway(
     options: dict[str, Any] = {
         "http_address": "127.0.0.1:0",
         "grpc_address": "127.0.0.1:0",
-        "ratelimiter_address": limiter.server.address,
+        "ratelimiter_address": ",".join([limiter.server.address, *more_limiters]),
         "scheduler_address": scheduler.server.address,
         "directory_file": str(directory),
         "directory_poll_s": 3600.0,

@@ -30,9 +30,11 @@ from weir_gateway.flow.live_request import LiveBounds
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.settler import Settler
+from weir_gateway.flow.unheard import Unheard
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.links.limiter import Limiter
+from weir_gateway.links.limiter_channel import open_limiter_channel
 from weir_gateway.links.scheduler_link import SchedulerLink
 from weir_gateway.links.worker_links import WorkerLinks
 from weir_gateway.metrics import GatewayMetrics
@@ -77,7 +79,7 @@ class Edge:
         self._directory = directory
         self._token = token
         gateway_id = new_id("gw", clock)
-        self._limiter_channel = self._channel(settings.ratelimiter_address, "ratelimiter")
+        self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token)
         self._scheduler_channel = self._channel(settings.scheduler_address, "scheduler")
         self.records = RequestRecords(clock)
         self.texts = ModelTexts(directory, clock)
@@ -92,11 +94,15 @@ class Edge:
         limiter = Limiter(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._extender = Extender(limiter, _extend_bounds(settings))
         metrics = GatewayMetrics(telemetry.registry)
+        self.unheard = Unheard(metrics)
         self.desk = FrontDesk(
             limiter=limiter,
             scheduler=self.scheduler,
             workers=self._workers,
-            settler=Settler(limiter, give_up_s=settings.settle_s),
+            settler=Settler(
+                limiter, self.unheard, give_up_s=settings.settle_s, lease_s=settings.lease_s
+            ),
+            unheard=self.unheard,
             extender=self._extender,
             records=self.records,
             metrics=metrics,

@@ -32,7 +32,11 @@ class GatewaySettings(ServiceSettings):
     directory_address: str = Field(
         "127.0.0.1:8001", description="role edge: host:port of the gateway that serves directory.v1"
     )
-    ratelimiter_address: str = Field("127.0.0.1:8002", description="host:port of the ratelimiter")
+    ratelimiter_address: str = Field(
+        "127.0.0.1:8002",
+        description="host:port of the ratelimiter; several IP:port that share a store, separated "
+        "by commas, or dns:///name:port, are used in turn",
+    )
     scheduler_address: str = Field("127.0.0.1:8003", description="host:port of the scheduler")
     request_timeout_s: float = Field(
         600,
@@ -57,7 +61,7 @@ class GatewaySettings(ServiceSettings):
         128, ge=2, description="output tokens reserved ahead under reserve_policy estimate"
     )
     settle_s: float = Field(
-        60, gt=0, le=3600, description="how long a settlement is repeated; then the sweep does it"
+        600, gt=0, le=3600, description="how long a settlement is repeated; then the sweep does it"
     )
     abort_wait_s: float = Field(
         5, gt=0, le=60, description="how long the record of an aborted request is waited for"

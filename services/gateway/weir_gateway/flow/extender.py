@@ -53,6 +53,7 @@ class ExtendBounds:
 class _Tracked:
     live: LiveRequest
     next_at: float
+    renewed_at: float
     told_attempt: int = 0
     told_tokens: int = 0
     refused: StopCause | None = None
@@ -86,8 +87,8 @@ class Extender:
 
     def add(self, live: LiveRequest) -> None:
         """Keeps the reservation of a request alive from now on."""
-        due = asyncio.get_running_loop().time() + self._bounds.ttl_s / 3
-        tracked = self._tracked[live.id] = _Tracked(live, due)
+        now = asyncio.get_running_loop().time()
+        tracked = self._tracked[live.id] = _Tracked(live, now + self._bounds.ttl_s / 3, now)
         live.on_extend_due = lambda: self._due(tracked)
         self._set_mark(tracked)
 
@@ -137,7 +138,7 @@ class Extender:
         except WeirError as error:
             _log.warning("extend_failed", reason=error.reason, requests=len(due))
             for tracked in due:
-                tracked.next_at = now + min(1.0, self._bounds.ttl_s / 10)
+                self._go_on(tracked, now)
             return
         # By id, never by position: a mistaken match would stop another tenant's request.
         by_id = {result.reservation_id: result for result in results}
@@ -145,6 +146,20 @@ class Extender:
             result = by_id.get(tracked.live.facts.reservation_id)
             if result is not None:
                 self._take(tracked, extension, result)
+
+    def _go_on(self, tracked: _Tracked, now: float) -> None:
+        """Without the ratelimiter a request runs on, but not beyond its lease and what it holds."""
+        facts = tracked.live.facts
+        tracked.next_at = now + min(1.0, self._bounds.ttl_s / 10)
+        lapsed = now - tracked.renewed_at > self._bounds.ttl_s
+        used_up = facts.reserved_output <= facts.output_tokens
+        if lapsed and used_up and facts.reserved_output < tracked.live.prepared.max_new_tokens:
+            cause = failed(
+                Reason.LIMITER_UNAVAILABLE,
+                f"the ratelimiter was away for more than {self._bounds.ttl_s:.0f} s, and the "
+                "tokens that were reserved are used up",
+            )
+            tracked.live.stop(cause)
 
     def _extension(self, tracked: _Tracked) -> Extension:
         facts, live = tracked.live.facts, tracked.live
@@ -168,6 +183,7 @@ class Extender:
         live = tracked.live
         if live.id not in self._tracked:
             return
+        tracked.renewed_at = asyncio.get_running_loop().time()
         live.facts.reserved_output = max(live.facts.reserved_output, result.reserved_output_tokens)
         reason = from_wire(result.error_reason)
         tracked.refused = None

@@ -28,8 +28,9 @@ from weir_gateway.flow.request_log import log_end
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.request_span import describe, start_span
 from weir_gateway.flow.settler import Settler
+from weir_gateway.flow.unheard import Unheard
 from weir_gateway.intake.prepared_request import PreparedRequest
-from weir_gateway.links.limiter import Limiter, Reservation
+from weir_gateway.links.limiter import AnswerLost, Limiter, Reservation
 from weir_gateway.metrics import GatewayMetrics
 
 _log = get_logger(__name__)
@@ -68,7 +69,7 @@ class FrontDesk:
 
     Args:
         limiter, scheduler, workers: the other services.
-        settler, extender, records, metrics, tracing: see there.
+        settler, unheard, extender, records, metrics, tracing: see there.
         clock: wall time of records.
         bounds, live_bounds: times.
     """
@@ -80,6 +81,7 @@ class FrontDesk:
         scheduler: SchedulerPort,
         workers: WorkerPort,
         settler: Settler,
+        unheard: Unheard,
         extender: Extender,
         records: RequestRecords,
         metrics: GatewayMetrics,
@@ -92,6 +94,7 @@ class FrontDesk:
         self._scheduler = scheduler
         self._workers = workers
         self._settler = settler
+        self._unheard = unheard
         self._extender = extender
         self._records = records
         self._metrics = metrics
@@ -147,21 +150,30 @@ class FrontDesk:
         return self._draining
 
     async def drain(self) -> None:
-        """Takes no new requests and returns when the last has ended."""
+        """Takes no new requests and returns when the last has ended and is settled."""
         self._draining = True
         while self._tasks:
             await asyncio.wait(self._tasks)
+        await self._unheard.drain()
 
     async def stop(self) -> None:
         """Stops what still runs, settles it, and gives up after `stop_s`."""
         self._draining = True
+        part_s = self._bounds.stop_s / 3
         for live in self._records:
             live.stop(failed(Reason.DRAINING, "the gateway was shut down while it answered"))
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._bounds.stop_s)
+        await self._wait_tasks(part_s)
+        for live in self._records:
+            live.end_now()
+        await self._wait_tasks(part_s)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._unheard.stop(part_s)
+
+    async def _wait_tasks(self, timeout_s: float) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
 
     def _new_live(self, prepared: PreparedRequest, deadline_s: float, span: Span) -> LiveRequest:
         live = LiveRequest(
@@ -211,10 +223,13 @@ class FrontDesk:
         admitted: asyncio.Future[Reservation],
         span: Span,
     ) -> Reservation | None:
+        request = self._reserve_request(live)
         try:
             with self._child_span(names.SPAN_RESERVE):
-                return await self._limiter.reserve(self._reserve_request(live))
+                return await self._limiter.reserve(request)
         except WeirError as error:
+            if isinstance(error, AnswerLost):
+                self._settler.undo(request)
             ticket.give_back()
             live.on_refused()
             self._metrics.refused(error, live.prepared.subject.tenant_id)
@@ -242,27 +257,20 @@ class FrontDesk:
             self._extender.remove(live)
         record = record_of(live, ending)
         # The lease is free before the reply ends, unless the limiter is away.
-        settled = await self._settle(live, ending, record)
+        await self._settle(live, ending, record)
         live.delivery.finish(ending)
         self._records.close(live, record)
         self._metrics.ended(record, arrived_us)
         describe(span, record)
         log_end(record, arrived_us)
-        if not settled and not await self._settler.persist(live.facts.record, ending, record):
-            self._leave_to_sweep(live, "the ratelimiter was not heard")
 
-    async def _settle(self, live: LiveRequest, ending: Ending, record: LifecycleRecord) -> bool:
-        """Whether nothing is left to do, for good or ill."""
+    async def _settle(self, live: LiveRequest, ending: Ending, record: LifecycleRecord) -> None:
         try:
             with self._child_span(names.SPAN_SETTLE):
-                return await self._settler.settle(live.facts.record, ending, record)
+                await self._settler.settle(live.id, live.facts.record, ending, record)
         except WeirError as error:
-            self._leave_to_sweep(live, error.reason)
-            return True
-
-    def _leave_to_sweep(self, live: LiveRequest, why: str) -> None:
-        self._metrics.unsettled()
-        _log.error("settlement_left_to_sweep", request_id=live.id, reason=why)
+            self._metrics.unsettled()
+            _log.error("left_to_sweep", request_id=live.id, reason=error.reason)
 
     def _child_span(self, name: str) -> AbstractContextManager[object]:
         """A span of a call; none where the request is not sampled, to save its time."""

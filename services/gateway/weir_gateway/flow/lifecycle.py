@@ -1,6 +1,7 @@
 """The life-cycle record of a request, while it lives and after its end."""
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome
+from weir.common.v1.usage_pb2 import UsageQuality
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.messages import timestamp
@@ -14,7 +15,11 @@ _NO_FAULT = (
 
 
 def record_of(live: LiveRequest, ending: Ending | None = None) -> LifecycleRecord:
-    """What is known now; terminal when `ending` is given."""
+    """What is known now; terminal when `ending` is given.
+
+    Each extension carries it as it is then: if this process dies, the sweep of the ratelimiter
+    writes the last one to the ledger in place of the terminal record.
+    """
     facts, prepared = live.facts, live.prepared
     record = LifecycleRecord(
         request_id=live.id,
@@ -40,8 +45,19 @@ def record_of(live: LiveRequest, ending: Ending | None = None) -> LifecycleRecor
     if ending is not None:
         _close(record, ending)
     else:
-        record.usage.completion_tokens = facts.output_tokens
+        _add_progress(record, live)
     return record
+
+
+def _add_progress(record: LifecycleRecord, live: LiveRequest) -> None:
+    """Usage so far: the first token means that the whole prompt was computed."""
+    facts, usage = live.facts, record.usage
+    if facts.output_tokens:
+        usage.prompt_tokens = live.prepared.prompt_tokens
+        usage.cached_prompt_tokens = facts.cached_tokens
+        usage.completion_tokens = facts.output_tokens
+        usage.total_tokens = usage.prompt_tokens + usage.completion_tokens
+    record.usage_quality = UsageQuality.USAGE_QUALITY_ESTIMATED
 
 
 def _close(record: LifecycleRecord, ending: Ending) -> None:

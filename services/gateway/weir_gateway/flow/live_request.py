@@ -264,6 +264,11 @@ class LiveRequest:
         self._workers.abort(self.facts.worker_id, self.attempt, cause.outcome)
         self._arm(self._bounds.abort_s, self._end)
 
+    def end_now(self) -> None:
+        """Ends a stopped request without the record of its worker."""
+        if self.state is State.STOPPING:
+            self._end()
+
     @property
     def attempt(self) -> Attempt:
         """The newest attempt."""
@@ -313,6 +318,7 @@ class LiveRequest:
 
     def _first_token(self, delta: AttemptDelta) -> None:
         self.facts.cached_tokens = delta.cached_prompt_tokens
+        self.facts.gpu_id = self._workers.gpu_id(self.facts.worker_id)
         if not self.facts.first_token_us:
             self.facts.first_token_us = self._clock.now_us()
         if not self.delivery.whole:

@@ -1,18 +1,22 @@
 """Closes the account of a request: exactly one Settle or Refund, repeated until it is heard."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from weir.common.v1.error_reason_pb2 import ErrorReason
-from weir.common.v1.lifecycle_pb2 import LifecycleRecord
-from weir.ratelimiter.v1.ratelimiter_service_pb2 import RefundRequest, SettleRequest
-from weir_core.errors import Reason, WeirError
-from weir_core.rpc.framed import Backoff
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
+    RefundRequest,
+    ReserveRequest,
+    SettleRequest,
+)
+from weir_core.errors import WeirError
 from weir_gateway.flow.ending import Ending
+from weir_gateway.flow.unheard import NOT_HEARD, Call, Unheard
 from weir_gateway.flow.wire_reason import to_wire
 from weir_gateway.links.limiter import Limiter
 
 _UNSET = ErrorReason.ERROR_REASON_UNSPECIFIED
-_WORTH_REPEATING = (Reason.LIMITER_UNAVAILABLE, Reason.INTERNAL)
 
 
 class Settler:
@@ -20,40 +24,63 @@ class Settler:
 
     Args:
         limiter: the client; its calls are idempotent by the record.
+        unheard: repeats what was not heard.
         give_up_s: after so long the rest is left to the ratelimiter's sweep, which settles
             from the last progress.
+        lease_s: life of a reservation of which nobody has the record.
     """
 
-    def __init__(self, limiter: Limiter, *, give_up_s: float = 60.0) -> None:
+    def __init__(
+        self, limiter: Limiter, unheard: Unheard, *, give_up_s: float = 600.0, lease_s: float = 30.0
+    ) -> None:
         self._limiter = limiter
+        self._unheard = unheard
         self._give_up_s = give_up_s
+        self._lease_s = lease_s
 
-    async def settle(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> bool:
-        """Settles what ran, or refunds what never started, with one call; False: not heard.
+    async def settle(
+        self, request_id: str, record: bytes, ending: Ending, lifecycle: LifecycleRecord
+    ) -> None:
+        """Settles what ran, or refunds what never started; repeated later if it is not heard.
 
         Raises:
             WeirError: the ratelimiter refuses for good.
         """
+
+        async def send() -> None:
+            await self._close(record, ending, lifecycle)
+
         try:
-            await self._call(record, ending, lifecycle)
+            await send()
         except WeirError as error:
-            if error.reason in _WORTH_REPEATING:
-                return False
-            raise
-        return True
+            if error.reason not in NOT_HEARD:
+                raise
+            self._later(request_id, send, self._give_up_s)
 
-    async def persist(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> bool:
-        """Goes on after a first call was not heard; False when it had to give up."""
-        backoff = Backoff(first_s=0.05, most_s=5.0)
-        loop = asyncio.get_running_loop()
-        gives_up_at = loop.time() + self._give_up_s
-        while loop.time() < gives_up_at:
-            await asyncio.sleep(backoff.next_s())
-            if await self.settle(record, ending, lifecycle):
-                return True
-        return False
+    def undo(self, request: ReserveRequest) -> None:
+        """Gives back, in time, a reservation whose answer was lost, if it was made.
 
-    async def _call(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> None:
+        Asked again, the ratelimiter answers with the record that a refund needs. If it never
+        heard the first call it admits now what is given back in the next moment.
+        """
+
+        async def send() -> None:
+            try:
+                reservation = await self._limiter.reserve(request)
+            except WeirError as error:
+                if error.reason in NOT_HEARD:
+                    raise
+                return  # refused, so that nothing is held
+            refund = RefundRequest(record=reservation.record, outcome=Outcome.OUTCOME_ERROR)
+            await self._limiter.refund(refund)
+
+        self._later(request.request_id, send, self._lease_s)
+
+    def _later(self, request_id: str, send: Callable[[], Awaitable[None]], most_s: float) -> None:
+        gives_up_at = asyncio.get_running_loop().time() + most_s
+        self._unheard.add(Call(request_id, send, gives_up_at))
+
+    async def _close(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> None:
         if ending.started:
             await self._limiter.settle(
                 SettleRequest(

@@ -19,12 +19,19 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
 )
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceStub
 from weir_core.errors import Reason, WeirError
-from weir_core.errors.status import from_rpc_error
+from weir_core.errors.status import STATUS_DETAILS, from_rpc_error
 
 T = TypeVar("T")
 
+# gRPC has no code of its own for a call that never left.
+_NEVER_SENT = ("failed to connect to all addresses", "connections to all backends failing")
+
 # Of the limiter, these say nothing about the request: it could not be asked.
 _NO_ANSWER = (Reason.DEADLINE_EXCEEDED, Reason.CANCELLED, Reason.NOT_BUILT_YET)
+
+
+class AnswerLost(WeirError):
+    """LIMITER_UNAVAILABLE, where the ratelimiter may have decided all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +63,14 @@ class Limiter:
 
         Raises:
             WeirError: what the ratelimiter refused with, or LIMITER_UNAVAILABLE.
+            AnswerLost: it may have been reserved.
         """
         try:
             response = await self._reserve(request)
         except WeirError as error:
             if error.reason is not Reason.LIMITER_UNAVAILABLE:
                 raise
-            response = await self._reserve(request)
+            response = await self._reserve_again(request, error)
         return Reservation(
             id=response.reservation_id,
             record=response.record,
@@ -90,6 +98,14 @@ class Limiter:
         """Gives everything back. Raises WeirError."""
         await _answer(self._stub.Refund(request, timeout=self._timeout_s))
 
+    async def _reserve_again(self, request: ReserveRequest, first: WeirError) -> ReserveResponse:
+        try:
+            return await self._reserve(request)
+        except WeirError as second:
+            if isinstance(first, AnswerLost) and second.reason is Reason.LIMITER_UNAVAILABLE:
+                raise first from None
+            raise
+
     async def _reserve(self, request: ReserveRequest) -> ReserveResponse:
         return await _answer(self._stub.Reserve(request, timeout=self._timeout_s))
 
@@ -101,10 +117,20 @@ async def _answer(call: Awaitable[T]) -> T:
         told = from_rpc_error(
             error, unavailable_as=Reason.LIMITER_UNAVAILABLE, peer="the ratelimiter"
         )
+        lost = _may_have_been_decided(error)
     if told.reason in _NO_ANSWER or told.reason is Reason.LIMITER_UNAVAILABLE:
-        raise WeirError(
+        kind = AnswerLost if lost else WeirError
+        raise kind(
             Reason.LIMITER_UNAVAILABLE,
             f"limits cannot be checked at the moment: {told.message}",
             retry_after_s=1.0,
         )
     raise told
+
+
+def _may_have_been_decided(error: grpc.aio.AioRpcError) -> bool:
+    """False for what never left, and for what the ratelimiter refused itself."""
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return True
+    answered = any(key == STATUS_DETAILS for key, _ in error.trailing_metadata() or ())
+    return not answered and not (error.details() or "").startswith(_NEVER_SENT)

@@ -1,0 +1,116 @@
+"""Calls to the ratelimiter that were not heard, repeated in order until they are."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from weir_core.errors import Reason, WeirError
+from weir_core.rpc.framed import Backoff
+from weir_core.telemetry.logs import get_logger
+from weir_gateway.metrics import GatewayMetrics
+
+_log = get_logger(__name__)
+
+NOT_HEARD = (Reason.LIMITER_UNAVAILABLE, Reason.INTERNAL)
+"""Reasons after which the same call may succeed."""
+
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An idempotent call.
+
+    Attributes:
+        request_id: of the request that it is about.
+        send: makes it once; raises WeirError.
+        gives_up_at: time of the loop after which the ratelimiter's sweep has it.
+    """
+
+    request_id: str
+    send: Callable[[], Awaitable[None]]
+    gives_up_at: float
+
+
+class Unheard:
+    """Repeats calls in one task: while the ratelimiter is away, a few of them probe for all.
+
+    Args:
+        metrics: what is given up is counted.
+        most: calls kept; about 3 kB each. More are given up at once.
+    """
+
+    def __init__(self, metrics: GatewayMetrics, *, most: int = 20_000) -> None:
+        self._metrics = metrics
+        self._most = most
+        self._calls: deque[Call] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: Call) -> None:
+        """Takes over a call that was not heard."""
+        if len(self._calls) >= self._most:
+            self._give_up(call, f"{self._most} calls wait already")
+            return
+        self._calls.append(call)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._repeat(), name="unheard")
+
+    async def drain(self) -> None:
+        """Returns when every call was heard or given up."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def stop(self, timeout_s: float) -> None:
+        """Tries all once more; what is not heard within `timeout_s` is left to the sweep."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if self._calls:
+            last = asyncio.create_task(self._try_all())
+            await asyncio.wait({last}, timeout=timeout_s)
+            last.cancel()
+            await asyncio.wait({last})
+        while self._calls:
+            self._give_up(self._calls.popleft(), "the gateway was shut down")
+
+    async def _repeat(self) -> None:
+        backoff = Backoff(first_s=0.05, most_s=5.0)
+        while self._calls:
+            await asyncio.sleep(backoff.next_s())
+            if await self._try_all():
+                backoff.reset()
+
+    async def _try_all(self) -> bool:
+        """Sends the oldest calls first, until all were heard or some were not."""
+        while self._calls:
+            batch = [self._calls[at] for at in range(min(_AT_ONCE, len(self._calls)))]
+            heard = await asyncio.gather(*map(self._try, batch))
+            for _ in batch:
+                self._calls.popleft()
+            again = [call for call, done in zip(batch, heard, strict=True) if not done]
+            self._calls.extendleft(reversed(again))
+            if again:
+                return False
+        return True
+
+    async def _try(self, call: Call) -> bool:
+        """Whether nothing is left to do for a call, for good or ill."""
+        try:
+            await call.send()
+        except WeirError as error:
+            late = asyncio.get_running_loop().time() >= call.gives_up_at
+            if error.reason in NOT_HEARD and not late:
+                return False
+            self._give_up(call, error.reason)
+        except Exception as error:
+            _log.error("closing_failed", request_id=call.request_id, exc_info=error)
+            self._give_up(call, type(error).__name__)
+        return True
+
+    def _give_up(self, call: Call, why: str) -> None:
+        self._metrics.unsettled()
+        _log.error("left_to_sweep", request_id=call.request_id, reason=why)
