@@ -47,12 +47,14 @@ class Admission(msgspec.Struct, frozen=True):
         reservation: None in a dry run.
         record: signed, for the caller to echo; empty in a dry run.
         states: every counted limit that applies, after the decision.
+        degraded: decided by this process alone, on its share of the limits.
     """
 
     reservation: Reservation | None
     record: bytes
     states: Sequence[LimitState]
     replayed: bool
+    degraded: bool = False
 
 
 class Limiter:
@@ -68,6 +70,7 @@ class Limiter:
         default_ttl_ms: life of leases that ask for none.
         metrics: what decisions are counted in.
         budgets: what windows were used for before the store knew them.
+        degraded: whether the store decides on a share of the limits, see `store/degraded`.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Limiter:
         default_ttl_ms: int,
         metrics: LimiterMetrics,
         budgets: BudgetSource | None = None,
+        degraded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._seeder = Seeder(store, budgets or NoLedger())
@@ -86,6 +90,7 @@ class Limiter:
         self._now_ms = now_ms
         self._default_ttl_ms = default_ttl_ms
         self._metrics = metrics
+        self._degraded = degraded
         self._book: LimitBook | None = None
         self._history = OutputHistory()
 
@@ -104,6 +109,11 @@ class Limiter:
                 retry_after_s=1.0,
             )
         return self._book
+
+    @property
+    def degraded(self) -> bool:
+        """Whether limits are enforced on this process's share alone, as the store is away."""
+        return self._degraded()
 
     def use(self, book: LimitBook) -> None:
         """Put new limits in force; levels are kept (see `BucketShape.reshaped`)."""
@@ -137,6 +147,7 @@ class Limiter:
             b"" if reservation is None else self._signer.sign(reservation, self._store.epoch),
             await self._store.states(ask.subject.tenant_id, resolution.counted),
             reserved.replayed,
+            reserved.degraded,
         )
 
     def read(self, record: bytes) -> Record:

@@ -48,7 +48,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         response = pb.ReserveResponse(
             record=admission.record,
             replayed=admission.replayed,
-            limiter_mode=pb.LIMITER_MODE_ENFORCED,
+            limiter_mode=wire.mode_to(admission.degraded),
         )
         self._statuses.write(admission.states, response.limits, self._now_ms())
         reservation = admission.reservation
@@ -105,7 +105,10 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         """Say where a caller stands; change nothing."""
         tenant_id = check_id("subject.tenant_id", request.subject.tenant_id)
         subject = wire.subject_from(request.subject)
-        response = pb.ExplainResponse(directory_version=self._limiter.book.version)
+        response = pb.ExplainResponse(
+            directory_version=self._limiter.book.version,
+            limiter_mode=wire.mode_to(self._limiter.degraded),
+        )
         violated: set[str] = set()
         if request.HasField("hypothetical"):
             violated = await self._try(request, response)

@@ -152,6 +152,11 @@ def reservation_to(reservation: Reservation) -> pb.Reservation:
     )
 
 
+def mode_to(degraded: bool) -> pb.LimiterMode.ValueType:
+    """How limits are enforced."""
+    return pb.LIMITER_MODE_DEGRADED if degraded else pb.LIMITER_MODE_ENFORCED
+
+
 def reason_to(reason: Reason) -> error_reason_pb2.ErrorReason.ValueType:
     """A reason by its number."""
     return error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{reason.value}")
