@@ -40,7 +40,8 @@ class WorkerSettings(ServiceSettings):
     upstream_url: str = Field(
         "",
         description="base URL, up to /v1, of an OpenAI-compatible engine (vLLM, SGLang, TGI, "
-        "llama.cpp) that computes for this worker; empty: the worker's own engine",
+        "llama.cpp) that computes for this worker, or grpc://host:port of vLLM's gRPC server; "
+        "empty: the worker's own engine",
     )
     upstream_model: str = Field("", description="the model's name at the upstream")
     upstream_api_key: SecretStr | None = Field(None, description="bearer token of the upstream")

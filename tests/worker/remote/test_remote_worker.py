@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from tests.worker.remote.upstream_server import MODEL, UpstreamServer, running_upstream
+from tests.worker.remote.vllm_server import VllmServer
 from tests.worker.server.support import RunningWorker, eventually, grant_for, running_worker, spec
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import Outcome, TerminalRecord
@@ -35,7 +36,7 @@ async def upstream() -> AsyncIterator[UpstreamServer]:
 
 @asynccontextmanager
 async def remote_worker(
-    upstream: UpstreamServer, folder: Path, **changes: Any
+    upstream: "UpstreamServer | VllmServer", folder: Path, **changes: Any
 ) -> AsyncIterator[RunningWorker]:
     settings: dict[str, Any] = {
         "model": str(ensure_null_model(folder / "null")),

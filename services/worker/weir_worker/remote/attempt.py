@@ -1,6 +1,7 @@
 """One attempt that a remote engine computes."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from weir_core.clock import Clock
@@ -16,9 +17,7 @@ from weir_worker.engine.events import (
     Usage,
 )
 from weir_worker.remote.news import RemoteNews
-from weir_worker.remote.upstream import Choice, Chunk, ReportedUsage, Upstream
-
-_FINISHES = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+from weir_worker.remote.upstream import Piece, Upstream
 
 Tokenise = Callable[[str], list[int]]
 
@@ -44,7 +43,7 @@ class RemoteAttempt:
         self._sent_us = 0
         self._first_us = 0
         self._completion = 0
-        self._reported: ReportedUsage | None = None
+        self._reported: Usage | None = None
         self._finish: FinishReason | None = None
         self._abort: Failure | None = None
 
@@ -77,34 +76,25 @@ class RemoteAttempt:
     async def _compute(self) -> None:
         self.sent = True
         self._sent_us = self._clock.now_us()
-        async for chunk in self._upstream.complete(self.submit):
-            self._take(chunk)
+        async with contextlib.aclosing(self._upstream.complete(self.submit)) as pieces:
+            async for piece in pieces:
+                self._take(piece)
         if self._finish is None:
             raise WeirError(
                 Reason.WORKER_LOST, "the upstream engine ended its stream without a finish reason"
             )
 
-    def _take(self, chunk: Chunk) -> None:
-        self._reported = chunk.usage or self._reported
-        for choice in chunk.choices:
-            self._take_choice(choice)
-
-    def _take_choice(self, choice: Choice) -> None:
-        token_ids = choice.token_ids
+    def _take(self, piece: Piece) -> None:
+        self._reported = piece.usage or self._reported
+        self._finish = piece.finish or self._finish
+        token_ids = piece.token_ids
         if token_ids is None:
-            token_ids = self._tokenise(choice.text)
-        if token_ids or choice.text:
+            token_ids = self._tokenise(piece.text)
+        if token_ids or piece.text:
             self._note_first()
             self._completion += len(token_ids)
             submit = self.submit
-            self._news.add_delta(Delta(submit.request_id, submit.attempt, token_ids, choice.text))
-        if choice.finish_reason is not None:
-            self._finish = _FINISHES.get(choice.finish_reason)
-            if self._finish is None:
-                raise WeirError(
-                    Reason.ENGINE_FAILED,
-                    f"the upstream engine ended with finish reason {choice.finish_reason[:32]!r}",
-                )
+            self._news.add_delta(Delta(submit.request_id, submit.attempt, token_ids, piece.text))
 
     def _note_first(self) -> None:
         if self._first_us:
@@ -140,11 +130,8 @@ class RemoteAttempt:
         return FinishReason.ABORT if aborted else FinishReason.ERROR
 
     def _usage(self) -> Usage:
-        reported = self._reported
-        if reported is not None:
-            details = reported.prompt_tokens_details
-            cached = min(reported.prompt_tokens, (details and details.cached_tokens) or 0)
-            return Usage(reported.prompt_tokens, cached, reported.completion_tokens)
+        if self._reported is not None:
+            return self._reported
         prompt = len(self.submit.prompt_token_ids) if self._first_us else 0
         return Usage(prompt, 0, self._completion)
 

@@ -5,13 +5,17 @@ import os
 import socket
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from weir_core.clock import Clock
 from weir_core.model_folder import ModelFolder
 from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.events import Ready
 from weir_worker.remote.engine import RemoteEngine
+from weir_worker.remote.openai import OpenAiUpstream
 from weir_worker.remote.options import RemoteOptions
 from weir_worker.remote.upstream import Upstream
+from weir_worker.text import detokenizer_factory
 
 DEVICE = "remote"
 
@@ -37,7 +41,7 @@ class RemoteLauncher:
         folder = ModelFolder(Path(self._config.model))
         tokenizer = await asyncio.to_thread(folder.load_tokenizer)
         engine = RemoteEngine(
-            Upstream(self._options),
+            _upstream(self._options, tokenizer),
             self._options,
             _ready(self._options, self._config, folder),
             lambda text: tokenizer.encode(text, add_special_tokens=False).ids,
@@ -61,6 +65,15 @@ class RemoteLauncher:
         """See `EngineLauncher.kill`."""
         if self._task is not None:
             self._task.cancel()
+
+
+def _upstream(options: RemoteOptions, tokenizer: Tokenizer) -> Upstream:
+    if options.scheme == "grpc":
+        # Its contract is an extra that most installations go without.
+        from weir_worker.remote.vllm_grpc import VllmUpstream
+
+        return VllmUpstream(options, detokenizer_factory(tokenizer))
+    return OpenAiUpstream(options)
 
 
 def _ready(options: RemoteOptions, config: EngineConfig, folder: ModelFolder) -> Ready:

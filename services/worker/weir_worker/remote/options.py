@@ -1,5 +1,7 @@
 """What a remote engine is reached with."""
 
+from urllib.parse import urlsplit
+
 import msgspec
 from pydantic import SecretStr
 
@@ -9,10 +11,11 @@ _LEAST_SILENCE_S = 0.1
 
 
 class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """An OpenAI-compatible endpoint that computes for this worker.
+    """An endpoint that computes for this worker.
 
     Attributes:
-        url: base URL up to and including `/v1`.
+        url: base URL of an OpenAI-compatible API, up to and including `/v1`; or
+            `grpc://host:port` of vLLM's gRPC server.
         model: name of the model there.
         api_key: sent as bearer token, if any.
         silence_s: longest wait for a connection's next bytes, seconds.
@@ -31,10 +34,15 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_running: int = 64
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            bound = "an http:// or https:// URL, such as http://127.0.0.1:8000/v1"
+        if self.scheme not in ("http", "https", "grpc") or not urlsplit(self.url).netloc:
+            bound = "a URL such as http://127.0.0.1:8000/v1 or grpc://127.0.0.1:50051"
             raise InvalidField("upstream_url", self.url, bound)
         if not self.model:
             raise InvalidField("upstream_model", self.model, "the model's name at the upstream")
         if self.silence_s < _LEAST_SILENCE_S:
             raise InvalidField("upstream_silence_s", self.silence_s, f"at least {_LEAST_SILENCE_S}")
+
+    @property
+    def scheme(self) -> str:
+        """`http`, `https` or `grpc`."""
+        return urlsplit(self.url).scheme

@@ -1,191 +1,48 @@
-"""The OpenAI-compatible completions API of another engine: vLLM, SGLang, TGI, llama.cpp.
+"""What computes for a remote engine."""
 
-Prompts go out as token ids, so that the upstream computes exactly what was counted here.
-Docs: https://platform.openai.com/docs/api-reference/completions; `return_token_ids`, `top_k` and
-`stop_token_ids` are extensions of vLLM that the others know or ignore.
-"""
+from collections.abc import AsyncGenerator
+from typing import Protocol
 
-from collections.abc import AsyncIterator
-from typing import Any
-
-import httpx2
 import msgspec
 
-from weir_core.errors import Reason, WeirError
 from weir_worker.engine.commands import Submit
-from weir_worker.remote.options import RemoteOptions
-
-_CONNECT_S = 5.0
-_LONGEST_LINE = 4 * 1024 * 1024
-_BUSY = frozenset({408, 429, 503, 529})
+from weir_worker.engine.events import FinishReason, Usage
 
 
-class PromptDetails(msgspec.Struct, frozen=True):
-    """Part of a usage."""
+class Piece(msgspec.Struct, frozen=True):
+    """A part of an answer.
 
-    cached_tokens: int | None = None
-
-
-class ReportedUsage(msgspec.Struct, frozen=True):
-    """What the upstream counted, tokens."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: PromptDetails | None = None
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """One piece of an answer."""
-
-    text: str = ""
-    token_ids: list[int] | None = None
-    finish_reason: str | None = None
-
-
-class Chunk(msgspec.Struct, frozen=True):
-    """One event of the stream; the last one has no choice and the usage."""
-
-    choices: list[Choice] = []
-    usage: ReportedUsage | None = None
-
-
-class Upstream:
-    """One endpoint. Raises WeirError alone: no URL, key or prompt in its messages.
-
-    Args:
-        options: where it is.
-        transport: for tests; None: the network.
+    Attributes:
+        token_ids: new ones; None: not told.
+        text: new text.
+        finish: why the answer ended, in its last piece.
+        usage: what the upstream counted in all, once it has told.
     """
 
-    def __init__(
-        self, options: RemoteOptions, transport: httpx2.AsyncBaseTransport | None = None
-    ) -> None:
-        self._options = options
-        key = options.api_key
-        self._client = httpx2.AsyncClient(
-            base_url=options.url.rstrip("/") + "/",
-            headers={} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"},
-            timeout=httpx2.Timeout(options.silence_s, connect=_CONNECT_S),
-            limits=httpx2.Limits(max_connections=options.max_running + 1),
-            transport=transport,
-        )
-        self._decoder = msgspec.json.Decoder(Chunk)
+    token_ids: list[int] | None = None
+    text: str = ""
+    finish: FinishReason | None = None
+    usage: Usage | None = None
 
-    async def close(self) -> None:
-        """Close every connection."""
-        await self._client.aclose()
+
+class Upstream(Protocol):
+    """One engine elsewhere. Raises WeirError alone: no URL, key or prompt in its messages."""
 
     async def check(self) -> None:
-        """Ask whether the endpoint lives and serves the model.
+        """Ask whether it lives and serves the model.
 
         Raises:
             WeirError: NO_WORKER if it does not answer; MODEL_NOT_FOUND; ENGINE_FAILED if it
                 answers something else.
         """
-        try:
-            response = await self._client.get("models", timeout=_CONNECT_S)
-        except httpx2.HTTPError as error:
-            raise _unreachable(error) from None
-        if response.status_code != httpx2.codes.OK:
-            raise _refused(response.status_code, response.text)
-        names = _model_names(response)
-        if self._options.model not in names:
-            raise WeirError(
-                Reason.MODEL_NOT_FOUND,
-                f"the upstream engine does not serve {self._options.model!r}; it has "
-                f"{', '.join(map(repr, names[:5])) or 'no model'}: set upstream_model",
-            )
 
-    async def complete(self, submit: Submit) -> AsyncIterator[Chunk]:
-        """Compute one attempt; closing the iterator closes the connection, which cancels.
+    def complete(self, submit: Submit) -> AsyncGenerator[Piece]:
+        """Compute one attempt; closing the generator cancels it at the upstream.
 
         Raises:
             WeirError: QUEUE_FULL if the upstream is busy, WORKER_LOST if it went away or fell
-                silent, CONTEXT_LENGTH_EXCEEDED, or ENGINE_FAILED with what it said.
+                silent, CONTEXT_LENGTH_EXCEEDED, or ENGINE_FAILED.
         """
-        try:
-            async with self._client.stream(
-                "POST", "completions", json=_body(submit, self._options.model)
-            ) as response:
-                if response.status_code != httpx2.codes.OK:
-                    text = (await response.aread()).decode(errors="replace")
-                    raise _refused(response.status_code, text)
-                async for line in response.aiter_lines():
-                    data = line.removeprefix("data:").strip()
-                    if data == "[DONE]":
-                        return
-                    if line.startswith("data:"):
-                        yield self._decode(data)
-        except httpx2.HTTPError as error:
-            raise WeirError(Reason.WORKER_LOST, f"the upstream engine: {_what(error)}") from None
 
-    def _decode(self, data: str) -> Chunk:
-        if len(data) > _LONGEST_LINE:
-            raise WeirError(Reason.ENGINE_FAILED, "the upstream engine sent an endless line")
-        try:
-            return self._decoder.decode(data)
-        except msgspec.MsgspecError:
-            raise WeirError(
-                Reason.ENGINE_FAILED,
-                "the upstream engine sent an event that is no chunk of the completions API",
-            ) from None
-
-
-def _body(submit: Submit, model: str) -> dict[str, Any]:
-    sampling = submit.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "prompt": submit.prompt_token_ids,
-        "max_tokens": submit.max_new_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-        "add_special_tokens": False,
-    }
-    optional = {
-        "top_k": sampling.top_k if sampling.top_k > 0 else None,
-        "seed": sampling.seed,
-        "stop": submit.stop or None,
-        "stop_token_ids": submit.stop_token_ids or None,
-        "ignore_eos": submit.ignore_eos or None,
-    }
-    return body | {name: value for name, value in optional.items() if value is not None}
-
-
-def _model_names(response: httpx2.Response) -> list[str]:
-    try:
-        return [str(model["id"]) for model in response.json()["data"]]
-    except (ValueError, KeyError, TypeError):
-        raise WeirError(
-            Reason.ENGINE_FAILED,
-            "the upstream engine's list of models is not that of an OpenAI API; "
-            "upstream_url must end in /v1",
-        ) from None
-
-
-def _unreachable(error: httpx2.HTTPError) -> WeirError:
-    return WeirError(
-        Reason.NO_WORKER, f"the upstream engine does not answer ({_what(error)}): see upstream_url"
-    )
-
-
-def _refused(status: int, text: str) -> WeirError:
-    if status in _BUSY:
-        return WeirError(Reason.QUEUE_FULL, f"the upstream engine is busy (HTTP {status})")
-    if status in (401, 403):
-        return WeirError(
-            Reason.ENGINE_FAILED,
-            f"the upstream engine refuses this worker's key (HTTP {status}): see upstream_api_key",
-        )
-    if status == httpx2.codes.BAD_REQUEST and "context" in text.lower():
-        return WeirError(
-            Reason.CONTEXT_LENGTH_EXCEEDED,
-            "the upstream engine's context is shorter than this worker's max_context",
-        )
-    return WeirError(Reason.ENGINE_FAILED, f"the upstream engine answered HTTP {status}")
-
-
-def _what(error: httpx2.HTTPError) -> str:
-    return type(error).__name__
+    async def close(self) -> None:
+        """Close every connection."""

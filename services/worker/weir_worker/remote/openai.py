@@ -1,0 +1,197 @@
+"""The OpenAI-compatible completions API of another engine: vLLM, SGLang, TGI, llama.cpp.
+
+Prompts go out as token ids, so that the upstream computes exactly what was counted here.
+Docs: https://platform.openai.com/docs/api-reference/completions; `return_token_ids`, `top_k` and
+`stop_token_ids` are extensions of vLLM that the others know or ignore.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import msgspec
+
+from weir_core.errors import Reason, WeirError
+from weir_worker.engine.commands import Submit
+from weir_worker.engine.events import Usage
+from weir_worker.remote.answers import finish_of, model_not_there
+from weir_worker.remote.options import RemoteOptions
+from weir_worker.remote.upstream import Piece
+
+_CONNECT_S = 5.0
+_LONGEST_LINE = 4 * 1024 * 1024
+_BUSY = frozenset({408, 429, 503, 529})
+
+
+class PromptDetails(msgspec.Struct, frozen=True):
+    """Part of a usage."""
+
+    cached_tokens: int | None = None
+
+
+class ReportedUsage(msgspec.Struct, frozen=True):
+    """What the upstream counted, tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One piece of an answer."""
+
+    text: str = ""
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One event of the stream; the last one has no choice and the usage."""
+
+    choices: list[Choice] = []
+    usage: ReportedUsage | None = None
+
+
+class OpenAiUpstream:
+    """See `Upstream`.
+
+    Args:
+        options: where it is.
+        transport: for tests; None: the network.
+    """
+
+    def __init__(
+        self, options: RemoteOptions, transport: httpx2.AsyncBaseTransport | None = None
+    ) -> None:
+        self._options = options
+        key = options.api_key
+        self._client = httpx2.AsyncClient(
+            base_url=options.url.rstrip("/") + "/",
+            headers={} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"},
+            timeout=httpx2.Timeout(options.silence_s, connect=_CONNECT_S),
+            limits=httpx2.Limits(max_connections=options.max_running + 1),
+            transport=transport,
+        )
+        self._decoder = msgspec.json.Decoder(Chunk)
+
+    async def close(self) -> None:
+        """See `Upstream`."""
+        await self._client.aclose()
+
+    async def check(self) -> None:
+        """See `Upstream`."""
+        try:
+            response = await self._client.get("models", timeout=_CONNECT_S)
+        except httpx2.HTTPError as error:
+            raise _unreachable(error) from None
+        if response.status_code != httpx2.codes.OK:
+            raise _refused(response.status_code, response.text)
+        names = _model_names(response)
+        if self._options.model not in names:
+            raise model_not_there(self._options.model, names)
+
+    async def complete(self, submit: Submit) -> AsyncGenerator[Piece]:
+        """See `Upstream`."""
+        try:
+            async with self._client.stream(
+                "POST", "completions", json=_body(submit, self._options.model)
+            ) as response:
+                if response.status_code != httpx2.codes.OK:
+                    text = (await response.aread()).decode(errors="replace")
+                    raise _refused(response.status_code, text)
+                async for line in response.aiter_lines():
+                    data = line.removeprefix("data:").strip()
+                    if data == "[DONE]":
+                        return
+                    if line.startswith("data:"):
+                        yield _piece(self._decode(data))
+        except httpx2.HTTPError as error:
+            raise WeirError(Reason.WORKER_LOST, f"the upstream engine: {_what(error)}") from None
+
+    def _decode(self, data: str) -> Chunk:
+        if len(data) > _LONGEST_LINE:
+            raise WeirError(Reason.ENGINE_FAILED, "the upstream engine sent an endless line")
+        try:
+            return self._decoder.decode(data)
+        except msgspec.MsgspecError:
+            raise WeirError(
+                Reason.ENGINE_FAILED,
+                "the upstream engine sent an event that is no chunk of the completions API",
+            ) from None
+
+
+def _piece(chunk: Chunk) -> Piece:
+    # One choice is asked for; the last chunk has none.
+    choice = chunk.choices[0] if chunk.choices else Choice(token_ids=[])
+    return Piece(
+        choice.token_ids, choice.text, finish_of(choice.finish_reason), _usage(chunk.usage)
+    )
+
+
+def _usage(reported: ReportedUsage | None) -> Usage | None:
+    if reported is None:
+        return None
+    details = reported.prompt_tokens_details
+    cached = (details.cached_tokens if details else None) or 0
+    prompt = reported.prompt_tokens
+    return Usage(prompt, min(prompt, cached), reported.completion_tokens)
+
+
+def _body(submit: Submit, model: str) -> dict[str, Any]:
+    sampling = submit.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": submit.prompt_token_ids,
+        "max_tokens": submit.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+        "add_special_tokens": False,
+    }
+    optional = {
+        "top_k": sampling.top_k if sampling.top_k > 0 else None,
+        "seed": sampling.seed,
+        "stop": submit.stop or None,
+        "stop_token_ids": submit.stop_token_ids or None,
+        "ignore_eos": submit.ignore_eos or None,
+    }
+    return body | {name: value for name, value in optional.items() if value is not None}
+
+
+def _model_names(response: httpx2.Response) -> list[str]:
+    try:
+        return [str(model["id"]) for model in response.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        raise WeirError(
+            Reason.ENGINE_FAILED,
+            "the upstream engine's list of models is not that of an OpenAI API; "
+            "upstream_url must end in /v1",
+        ) from None
+
+
+def _unreachable(error: httpx2.HTTPError) -> WeirError:
+    return WeirError(
+        Reason.NO_WORKER, f"the upstream engine does not answer ({_what(error)}): see upstream_url"
+    )
+
+
+def _refused(status: int, text: str) -> WeirError:
+    if status in _BUSY:
+        return WeirError(Reason.QUEUE_FULL, f"the upstream engine is busy (HTTP {status})")
+    if status in (401, 403):
+        return WeirError(
+            Reason.ENGINE_FAILED,
+            f"the upstream engine refuses this worker's key (HTTP {status}): see upstream_api_key",
+        )
+    if status == httpx2.codes.BAD_REQUEST and "context" in text.lower():
+        return WeirError(
+            Reason.CONTEXT_LENGTH_EXCEEDED,
+            "the upstream engine's context is shorter than this worker's max_context",
+        )
+    return WeirError(Reason.ENGINE_FAILED, f"the upstream engine answered HTTP {status}")
+
+
+def _what(error: httpx2.HTTPError) -> str:
+    return type(error).__name__
