@@ -1,22 +1,22 @@
 """The rows of the ledger, as a test compares them with the account."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tests.e2e.deployment import Deployment
-from weir_ratelimiter.domain.change import Change, EventKind, LedgerEvent
-from weir_ratelimiter.store import frames
+from tests.ratelimiter.exported import exported
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row; differences are signed."""
+    """One row; `kind` is `charge` or `adjust`, of which the numbers are signed differences."""
 
-    kind: EventKind
+    kind: str
     reservation_id: str
     request_id: str
     tenant: str
-    outcome: int
+    outcome: str
     exact: bool
     requests: int
     prompt: int
@@ -31,29 +31,21 @@ class Row:
 
 async def bill(stack: Deployment) -> list[Row]:
     """Every row, in the order in which they were written."""
-    return [_row(event) for event in _events(stack)]
+    async with stack.inside("ratelimiter") as channel:
+        return [_row(shown) for shown in await exported(channel)]
 
 
-def _events(stack: Deployment) -> Iterable[LedgerEvent]:
-    latest = max((stack.state / "journal").glob("journal-*.wj"))
-    for _, frame in frames.decode(latest.read_bytes(), str(latest)):
-        event = frame.event if isinstance(frame, frames.EventRow | Change) else None
-        if event is not None:
-            yield event
-
-
-def _row(event: LedgerEvent) -> Row:
-    charged, before = event.charged, event.previous
+def _row(shown: Mapping[str, Any]) -> Row:
     return Row(
-        kind=event.kind,
-        reservation_id=event.reservation_id,
-        request_id=event.request_id,
-        tenant=event.subject.tenant_id,
-        outcome=event.outcome,
-        exact=event.quality == 1,
-        requests=event.requests,
-        prompt=charged.prompt_tokens - before.prompt_tokens,
-        cached=charged.cached_prompt_tokens - before.cached_prompt_tokens,
-        completion=charged.completion_tokens - before.completion_tokens,
-        nanos=event.amount_nanos,
+        kind=shown["kind"],
+        reservation_id=shown["reservation_id"],
+        request_id=shown["request_id"],
+        tenant=shown["tenant_id"],
+        outcome=shown["outcome"],
+        exact=shown["usage_quality"] == "exact",
+        requests=shown["requests"],
+        prompt=shown["prompt_tokens"],
+        cached=shown["cached_prompt_tokens"],
+        completion=shown["completion_tokens"],
+        nanos=shown["amount_nanos"],
     )

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from tests.ratelimiter.directory_server import directory_server
+from tests.ratelimiter.exported import exported
 from tests.ratelimiter.fleet import run_fleet
 from tests.ratelimiter.process import TOKEN, LimiterProcess, limiter_process
 from tests.ratelimiter.race import Report, Row
@@ -51,6 +52,7 @@ async def _race(folder: Path, contests: Sequence[Contest], *, seed: int) -> None
             await _knows(process, contests)
             races = [contest.race for contest in contests]
             report = await run_fleet([process.ready["grpc"]], TOKEN, races, seed=seed)
+            charged_once_each(report.rows, await exported(process.channel))
             assert await process.terminate() == 0
     await _everything_is_exact(folder / "journal", contests, report)
 
@@ -70,7 +72,6 @@ async def _everything_is_exact(journal: Path, contests: Sequence[Contest], repor
             never_over(contest, limits, rows)
             every_level_is_exact(await store.states(who.tenant, limits), rows)
             _all_could_be_had(contest, rows, report)
-        charged_once_each(report.rows, [entry.event for entry in await store.outbox(10**6)])
     finally:
         await store.close()
 
