@@ -73,6 +73,15 @@ def parse_document(text: str, name: str) -> Document:
     return document
 
 
+def shipped_plans() -> frozenset[str]:
+    """Ids of the plans that are there without a file."""
+    return frozenset(plan.id for plan in _shipped().plans)
+
+
+def _shipped() -> Document:
+    return _validated(_read_text(SHIPPED_PLANS), SHIPPED_PLANS.name)
+
+
 def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -134,7 +143,7 @@ def _unusable(name: str, message: str, line: int = 0) -> DirectoryFileError:
 
 
 def _with_shipped(document: Document, name: str) -> Document:
-    shipped = _validated(_read_text(SHIPPED_PLANS), SHIPPED_PLANS.name)
+    shipped = _shipped()
     _refuse_repeats(document, name)
     plans = {plan.id: plan for plan in (*shipped.plans, *document.plans)}
     pools = {pool.name: pool for pool in (*shipped.pools, *document.pools)}

@@ -1,0 +1,140 @@
+"""What is valid in a directory file and still rarely meant."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from weir_core.errors.refusal import counted
+from weir_gateway.directory.document import Document, ModelEntry, PlanEntry
+from weir_gateway.directory.entries import CONTEXT, COST, LimitEntry
+from weir_gateway.directory.file import shipped_plans
+from weir_gateway.directory.owner import Owner, owner_of, owners_of_limits
+
+_PROMPT = ("tokens", "input_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One warning about one entry."""
+
+    owner: Owner
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.owner.name}: {self.message}"
+
+
+def advise(document: Document) -> list[Advice]:
+    """Warnings about the limits and plans of a checked document, in its order."""
+    used = {tenant.plan for tenant in document.tenants}
+    idle = shipped_plans() - used
+    plans = [plan for plan in document.plans if plan.id not in idle]
+    found = [advice for plan in plans for advice in _of_plan(plan, used)]
+    passed_over = {owner_of("plan", name) for name in idle}
+    for owner, limits in owners_of_limits(document):
+        for index, limit in enumerate(() if owner in passed_over else limits):
+            of_limit = owner.limit(index, limit)
+            found.extend(Advice(of_limit, text) for text in _of_limit(limit, limits, document))
+    return found + list(_of_tenants(document))
+
+
+def _of_plan(plan: PlanEntry, used: Collection[str]) -> Iterator[Advice]:
+    owner = owner_of("plan", plan.id)
+    enforced = [limit for limit in plan.limits if not limit.shadow and limit.model is None]
+    if not any(limit.resource == "concurrency" for limit in enforced):
+        yield Advice(owner, "it has no limit of `concurrency`: one tenant can take every place")
+    if not any(limit.resource == "tokens" and limit.rate for limit in enforced):
+        yield Advice(owner, "it has no limit of `tokens` with a rate: one tenant can take it all")
+    if plan.id not in used:
+        yield Advice(owner, "no tenant is on it")
+
+
+def _of_limit(
+    limit: LimitEntry, siblings: Sequence[LimitEntry], document: Document
+) -> Iterator[str]:
+    if limit.shadow:
+        yield "it is a shadow: counted and reported, it refuses nobody"
+    if _capacity(limit) == 0:
+        yield "it is 0: it refuses every request"
+        return
+    models = [model for model in document.models if limit.model in (None, model.name)]
+    if not models:
+        return
+    if limit.resource in CONTEXT:
+        yield from _of_context(limit, models)
+    elif limit.resource == COST:
+        yield from _of_cost(limit, models)
+    elif limit.resource in _PROMPT:
+        yield from _of_tokens(limit, siblings, models)
+
+
+def _of_context(limit: LimitEntry, models: Sequence[ModelEntry]) -> Iterator[str]:
+    longest = max(model.max_context for model in models)
+    if _capacity(limit) > longest:
+        yield f"it bounds nothing: no model that it applies to has more than {longest} tokens"
+
+
+def _of_cost(limit: LimitEntry, models: Sequence[ModelEntry]) -> Iterator[str]:
+    if all(model.price is None for model in models):
+        yield "it counts nothing: no model that it applies to has a `price`"
+        return
+    most, name = max((_dearest(model), model.name) for model in models)
+    if most > _capacity(limit):
+        yield (
+            f"a request for the whole context of model {name!r} can cost {counted(most, COST)} "
+            f"and never fits in {counted(_capacity(limit), COST)}"
+        )
+
+
+def _of_tokens(
+    limit: LimitEntry, siblings: Sequence[LimitEntry], models: Sequence[ModelEntry]
+) -> Iterator[str]:
+    capacity = _capacity(limit)
+    bounded = any(
+        other.resource == "context_tokens" and not other.shadow and _capacity(other) <= capacity
+        for other in siblings
+    )
+    longest = max(models, key=lambda model: model.max_context)
+    if bounded or longest.max_context <= capacity:
+        return
+    knob = "limit" if limit.window else "burst"
+    yield (
+        f"it never holds more than {capacity} tokens: requests for the whole context of model "
+        f"{longest.name!r} ({longest.max_context}) never fit; raise its `{knob}`, or bound "
+        f"requests with a limit of `context_tokens`"
+    )
+
+
+def _of_tenants(document: Document) -> Iterator[Advice]:
+    """Limits that were probably meant to replace one of the plan, and stand beside it."""
+    plans = {plan.id: plan.limits for plan in document.plans}
+    for tenant in document.tenants:
+        of_plan = plans[tenant.plan]
+        replaced = {limit.effective_id for limit in of_plan}
+        for index, limit in enumerate(tenant.limits):
+            beside = next((other for other in of_plan if _alike(other, limit)), None)
+            if beside is None or limit.effective_id in replaced:
+                continue
+            yield Advice(
+                owner_of("tenant", tenant.id).limit(index, limit),
+                f"limit {beside.effective_id!r} of plan {tenant.plan!r} stays in force beside it; "
+                f"give it `id: {beside.effective_id}` to replace that one",
+            )
+
+
+def _alike(one: LimitEntry, other: LimitEntry) -> bool:
+    return (one.resource, one.model, one.window) == (other.resource, other.model, other.window)
+
+
+def _capacity(limit: LimitEntry) -> int:
+    """Largest level: burst, else a period's amount; or the bound."""
+    if limit.rate is not None:
+        return limit.burst or limit.rate.amount
+    return limit.limit or 0
+
+
+def _dearest(model: ModelEntry) -> int:
+    """Nano-units that a request for the whole context costs at most."""
+    price = model.price
+    if price is None:
+        return 0
+    return model.max_context * max(price.input, price.cached_input or 0, price.output)

@@ -1,0 +1,109 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from weir_cli.app import app
+
+GOOD = """
+plans:
+  - id: team
+    limits:
+      - {resource: concurrency, limit: 8}
+      - {resource: tokens, rate: 100k/min}
+models:
+  - name: tiny
+    versions: [{version: v1, folder: /models/tiny}]
+    max_context: 8Ki
+    price: {input: 0.15, output: 0.60}
+tenants:
+  - id: acme
+    plan: team
+    users: [{id: alice}]
+"""
+
+
+def check(tmp_path: Path, text: str, *options: str) -> Result:
+    file = tmp_path / "directory.yaml"
+    file.write_text(text)
+    return CliRunner().invoke(app, ["limits", "check", str(file), *options])
+
+
+def test_a_good_file_is_good(tmp_path: Path) -> None:
+    result = check(tmp_path, GOOD, "--strict")
+    assert (result.exit_code, result.output) == (
+        0,
+        f"{tmp_path}/directory.yaml: good, no warnings\n",
+    )
+
+
+def test_every_error_has_its_line_and_field(tmp_path: Path) -> None:
+    broken = GOOD.replace("rate: 100k/min", "rate: 100k").replace("0.60", "0.0001")
+    result = check(tmp_path, broken)
+    assert result.exit_code == 1
+    first, second, last = result.output.splitlines()
+    assert "directory.yaml:6: error: plans[0].limits[1].rate: '100k' is not a rate" in first
+    assert "directory.yaml:11: error: models[0].price.output: 0.0001 is not a whole" in second
+    assert last.endswith("2 errors; it would be refused")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "expected"),
+    [
+        ("- {resource: concurrency, limit: 8}", "", 3, "no limit of `concurrency`"),
+        (
+            "- {resource: tokens, rate: 100k/min}",
+            "- {resource: tokens, limit: 1M, window: day}",
+            3,
+            "no limit of `tokens` with a rate",
+        ),
+        ("100k/min}", "100k/min, shadow: true}", 3, "no limit of `tokens` with a rate"),
+        ("100k/min}", "100k/min, shadow: true}", 6, "it is a shadow"),
+        ("100k/min", "1k/min", 6, "never holds more than 1000 tokens"),
+        ("limit: 8}", "limit: 0}", 5, "refuses every request"),
+        ("plan: team", "plan: standard", 3, "no tenant is on it"),
+        (
+            "plan: team",
+            "plan: team\n    limits: [{resource: context_tokens, limit: 9Ki}]",
+            15,
+            "bounds nothing",
+        ),
+        (
+            "plan: team",
+            "plan: team\n    limits: [{resource: cost, limit: 0.004, window: day}]",
+            15,
+            "can cost 0.0049152 and never fits in 0.004",
+        ),
+        (
+            "plan: team",
+            "plan: team\n    limits: [{resource: tokens, rate: 1M/hour}]",
+            15,
+            "limit 'tpm' of plan 'team' stays in force beside it",
+        ),
+    ],
+)
+def test_what_is_rarely_meant_is_a_warning(
+    tmp_path: Path, old: str, new: str, line: int, expected: str
+) -> None:
+    text = GOOD.replace(old, new)
+    result = check(tmp_path, text, "-o", "json")
+    assert result.exit_code == 0
+    told: dict[str, Any] = json.loads(result.output)
+    assert not told["errors"]
+    assert line in {e["line"] for e in told["warnings"] if expected in e["message"]}, told
+    assert check(tmp_path, text, "--strict").exit_code == 1
+
+
+def test_money_without_a_price_counts_nothing(tmp_path: Path) -> None:
+    text = GOOD.replace("    price: {input: 0.15, output: 0.60}\n", "")
+    text += "    limits: [{resource: cost, limit: 5, window: month}]\n"
+    result = check(tmp_path, text)
+    assert "tenant 'acme', limit 'budget_per_month': it counts nothing" in result.output
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["limits", "check", str(tmp_path / "none.yaml")])
+    assert result.exit_code == 1
+    assert "No such file" in result.output
