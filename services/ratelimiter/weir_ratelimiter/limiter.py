@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
+from weir_core.errors.refusal import LIMITER_MODE
 from weir_ratelimiter.ask import Ask
 from weir_ratelimiter.budget_source import BudgetSource, NoLedger
 from weir_ratelimiter.directory.book import LimitBook
@@ -140,7 +141,7 @@ class Limiter:
         reserved = await self._decide(command, dry_run=dry_run)
         self._count(ask, reserved, dry_run=dry_run)
         if reserved.shortfalls:
-            raise refused_for_now(reserved.shortfalls, self._now_ms())
+            raise self._refusal(reserved)
         reservation = reserved.reservation
         return Admission(
             reservation,
@@ -291,6 +292,12 @@ class Limiter:
         wanted = ask.max_new_tokens if likely is None else max(likely, _LEAST_ESTIMATE)
         room = resolution.most_output(ask.prompt_tokens)
         return max(1, min(ask.max_new_tokens, wanted if room is None else min(wanted, room)))
+
+    def _refusal(self, reserved: Reserved) -> LimitExceeded:
+        refused = refused_for_now(reserved.shortfalls, self._now_ms())
+        if reserved.degraded:
+            refused.metadata[LIMITER_MODE] = "degraded"
+        return refused
 
     def _command(
         self, ask: Ask, resolution: Resolution, output: int, amounts: Amounts
