@@ -35,6 +35,7 @@ from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.tracing import Tracing
+from weir_ratelimiter.multiplex import AccountStreams
 
 TOKEN = SecretStr("a-cluster-secret-of-at-least-32-characters")
 
@@ -90,13 +91,18 @@ class FakeLimiter(RateLimiterServiceServicer):
     """Admits everything but for what a test refuses; remembers everything."""
 
     Explain = staticmethod(_not_played)
-    Multiplex = staticmethod(_not_played)
     AdjustLimit = staticmethod(_not_played)
     ListReservations = staticmethod(_not_played)
 
     def __init__(self) -> None:
         self.reset()
         self.server = FakeServer(lambda s: add_RateLimiterServiceServicer_to_server(self, s))
+        self._streams = AccountStreams(self, Tracing("fake"))
+
+    async def Multiplex(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[rl.MultiplexRequest], context: Any
+    ) -> None:
+        await self._streams.serve(request_iterator, context)
 
     def reset(self) -> None:
         self.accounts: dict[str, Account] = {}

@@ -92,6 +92,7 @@ class Edge:
             idle_s=settings.worker_idle_s,
         )
         limiter = Limiter(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
+        self._limiter = limiter
         self._extender = Extender(limiter, _extend_bounds(settings))
         metrics = GatewayMetrics(telemetry.registry)
         self.unheard = Unheard(metrics)
@@ -158,6 +159,7 @@ class Edge:
     def start(self) -> None:
         """Starts what runs in the background."""
         self.texts.start()
+        self._limiter.start()
         self.scheduler.start()
         self._workers.open()
         self._extender.start()
@@ -168,6 +170,7 @@ class Edge:
         """Stops what still runs, then everything else."""
         await self.desk.stop()
         await self._extender.stop()
+        await self._limiter.stop()
         await self.scheduler.stop()
         await self._workers.close()
         await self.texts.stop()
