@@ -57,11 +57,12 @@ async def stream(
     output: int,
     *,
     leave: Callable[[Seen], bool] = lambda _: False,
+    timeout_s: float = LONGEST_S,
 ) -> None:
     """Reads one stream to its end, or until `leave` says so after a message; then it cancels."""
     request = request_of(stack, prompt, output)
     async with stack.inference() as stub:
-        call = stub.Generate(request, metadata=stack.metadata(seen.tenant), timeout=LONGEST_S)
+        call = stub.Generate(request, metadata=stack.metadata(seen.tenant), timeout=timeout_s)
         try:
             async for response in call:
                 seen.request_id = seen.request_id or response.accepted.request_id

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from tests.e2e.conftest import WIDE
+from tests.e2e.counted import COUNTED, books_closed
 from tests.e2e.deployment import Deployment, deployed
 from tests.e2e.wait import until
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
@@ -40,7 +41,10 @@ def _request(stack: Deployment, output: int) -> GenerateRequest:
 async def test_a_request_without_a_token_moves_to_another_worker(
     tmp_path: Path, tiny: Path
 ) -> None:
-    async with deployed(tmp_path / "state", tiny, tenants=TENANTS, plans=WIDE, workers=2) as stack:
+    tenants = {"acme": {"plan": "counted"}}
+    async with deployed(
+        tmp_path / "state", tiny, tenants=tenants, plans=COUNTED, workers=2
+    ) as stack:
         victim, other = "worker-1", "worker-2"
         # A stopped process holds its attempt without a token until it is killed.
         os.kill(stack.stack.pids[other], signal.SIGSTOP)
@@ -57,6 +61,9 @@ async def test_a_request_without_a_token_moves_to_another_worker(
         os.kill(stack.stack.pids[kept], signal.SIGCONT)
         os.kill(stack.stack.pids[lost], signal.SIGKILL)
         record = await asyncio.wait_for(answer, 60)
+        # Both attempts were under one reservation: one request, one charge.
+        (row,) = await books_closed(stack, ["acme"])
+    assert (row.requests, row.prompt, row.completion) == (1, 50, 8)
     assert record.attempts == 2
     assert record.usage.completion_tokens == 8
     assert record.usage_quality == USAGE_QUALITY_EXACT
