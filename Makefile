@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PYTHON ?=
 # Wheel index to take torch from; empty: pip's own. PyTorch publishes one with CPU wheels alone.
 TORCH_INDEX ?=
+# Processes that share the tests.
+JOBS ?= 2
 # More arguments for `weir up`, pytest or the benchmark, such as ARGS="--workers 2".
 ARGS ?=
 # Parts that must not be skipped by tests, such as REQUIRE=model. See CONTRIBUTING.md.
@@ -30,7 +32,7 @@ run: $(VENV)/.installed-run ## Start the four services and stream an answer of a
 	@exec $(BIN)/python -m weir_cli up $(ARGS)
 
 test: $(VENV)/.installed-dev ## Everything that a change can break (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 soak: $(VENV)/.installed-dev ## The long runs
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)

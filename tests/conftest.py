@@ -10,33 +10,37 @@ from pathlib import Path
 
 import pytest
 
+from tests import workers
+from tests.named_tests import NamedTests, whole_suite
+
 # Read when torch is loaded. By default its threads spin while they wait for each other, which
 # makes a busy machine ten times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-RAN = pytest.StashKey[dict[str, str]]()
-WHOLE_SUITE = pytest.StashKey[bool]()
-
-_LAST = "tests/repo/test_coverage_page.py"
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*parts): needs parts that may not be installed")
-    config.stash[RAN] = {}
-    config.stash[WHOLE_SUITE] = False
+    page = config.rootpath / "docs" / "coverage.md"
+    if not workers.is_one(config) and page.exists() and whole_suite(config):
+        config.pluginmanager.register(NamedTests(page))
+    # The order is that of `workers.begins`.
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return workers.ByUnit(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = config.option.markexpr
-    if not chosen:
+    if not config.option.markexpr:
         soak = [item for item in items if item.get_closest_marker("soak")]
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
         if soak:
             config.hook.pytest_deselected(items=soak)
-    config.stash[WHOLE_SUITE] = not chosen and not config.option.keyword and _asked_for_all(config)
-    # It compares a page with what ran before it.
-    items.sort(key=lambda item: item.nodeid.startswith(_LAST))
+    if workers.is_one(config):
+        items.sort(key=workers.begins)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,16 +52,7 @@ def pytest_runtest_makereport(
     if report.skipped and not hasattr(report, "wasxfail") and missing:
         report.outcome = "failed"
         report.longrepr = f"REQUIRE={','.join(sorted(missing))}, but skipped: {_reason(report)}"
-    if report.when == "call" or report.outcome != "passed":
-        item.config.stash[RAN].setdefault(item.nodeid, report.outcome)
     return report
-
-
-def _asked_for_all(config: pytest.Config) -> bool:
-    if getattr(config.option, "lf", False) or config.option.deselect or config.option.ignore:
-        return False
-    given = {(config.invocation_params.dir / argument).resolve() for argument in config.args}
-    return given in ({config.rootpath}, {config.rootpath / "tests"})
 
 
 def _required() -> set[str]:

@@ -1,15 +1,17 @@
-"""docs/coverage.md: a line for each feature, whose tests exist and ran and whose pages exist."""
+"""docs/coverage.md: a line for each feature, whose tests and pages exist.
+
+That the tests ran is checked at the end of a run of the whole suite, by tests/conftest.py.
+"""
 
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import RAN, WHOLE_SUITE
+from tests.coverage_page import Row, rows_of
 
 FEATURES = [
     f"{group}{number}"
@@ -17,17 +19,6 @@ FEATURES = [
     for number in range(1, count + 1)
 ]
 STATUSES = ("built", "partial", "open")
-_ROW = re.compile(r"\| ([A-F]\d+) \|(.*)\|(.*)\|(.*)\|(.*)\|")
-_NODE_ID = re.compile(r"`(tests/[^`]+::[^`]+)`")
-_LINK = re.compile(r"\[[^]]+\]\(([^)]+)\)")
-
-
-@dataclass(frozen=True)
-class Row:
-    feature: str
-    status: str
-    node_ids: tuple[str, ...]
-    links: tuple[str, ...]
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +28,7 @@ def page(repo_root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(page: Path) -> list[Row]:
-    return [
-        Row(match[1], match[3].strip(), _found(_NODE_ID, match[4]), _found(_LINK, match[5]))
-        for match in map(_ROW.fullmatch, page.read_text(encoding="utf-8").splitlines())
-        if match
-    ]
+    return rows_of(page)
 
 
 def test_every_feature_has_its_line(rows: list[Row]) -> None:
@@ -70,31 +57,6 @@ def test_the_pages_exist(rows: list[Row], page: Path) -> None:
             target = (page.parent / file).resolve()
             assert target.is_file(), f"{row.feature}: no {file}"
             assert not anchor or anchor in _anchors(target), f"{row.feature}: no {link}"
-
-
-def test_the_tests_ran(rows: list[Row], request: pytest.FixtureRequest) -> None:
-    if not request.config.stash[WHOLE_SUITE]:
-        pytest.skip("only a run of the whole suite can tell")
-    outcomes = request.config.stash[RAN]
-    named = {node_id for row in rows for node_id in row.node_ids}
-    seen = {node_id: _outcomes(node_id, outcomes) for node_id in named}
-    assert {node_id for node_id, found in seen.items() if not found} == set()
-    skipped = sorted(node_id for node_id, found in seen.items() if found == {"skipped"})
-    if skipped:
-        # Under REQUIRE each of them has failed already.
-        pytest.skip(f"parts of this machine are missing; skipped: {', '.join(skipped)}")
-
-
-def _outcomes(node_id: str, outcomes: dict[str, str]) -> set[str]:
-    return {
-        outcome
-        for ran, outcome in outcomes.items()
-        if ran == node_id or ran.startswith((f"{node_id}[", f"{node_id}::"))
-    }
-
-
-def _found(pattern: re.Pattern[str], cell: str) -> tuple[str, ...]:
-    return tuple(pattern.findall(cell))
 
 
 @cache

@@ -1,0 +1,45 @@
+"""How tests are spread over the processes of pytest-xdist (`make test` has two).
+
+A file is one unit, as its tests share what its fixtures made. Files that share something slow
+are one unit together.
+"""
+
+from pathlib import PurePath
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+# Both ask one stack that serves the default model.
+_TOGETHER = {"tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py"}
+
+# Begun first, so that no process is left alone with one of them in the end.
+_LONG = (
+    "tests/cli/test_up.py",
+    "tests/e2e",
+    "tests/worker/engine/test_default_model.py",
+    "tests/ratelimiter",
+)
+
+
+class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives whole units to processes, in their order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _unit(nodeid)
+
+
+def is_one(config: pytest.Config) -> bool:
+    """Whether this is one of several processes, not the one that was started."""
+    return hasattr(config, "workerinput")
+
+
+def begins(item: pytest.Item) -> tuple[int, str]:
+    """Sorts units: the long ones to the front, the others by path."""
+    unit = _unit(item.nodeid)
+    ranks = [rank for rank, long in enumerate(_LONG) if PurePath(unit).is_relative_to(long)]
+    return min(ranks, default=len(_LONG)), unit
+
+
+def _unit(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return _TOGETHER.get(file, file)
