@@ -1,0 +1,83 @@
+"""What is counted while the shared store is away: the gap, published."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from weir_ratelimiter.store.degraded.mode import Mode
+from weir_ratelimiter.store.degraded.pending_log import PendingLog
+from weir_ratelimiter.store.degraded.replicas import ReplicaCount
+
+
+class DegradedMetrics:
+    """Counters, in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._decisions = Counter(
+            "weir_ratelimiter_degraded_decisions",
+            "Decisions made on this replica's share of the limits",
+            ("operation",),
+            registry=registry,
+        )
+        self._replayed = Counter(
+            "weir_ratelimiter_replayed",
+            "Reservations that the shared store was told of afterwards, by what it said",
+            ("outcome",),
+            registry=registry,
+        )
+
+    def decided(self, operation: str) -> None:
+        """One decision was made locally."""
+        self._decisions.labels(operation).inc()
+
+    def replayed(self, outcome: str) -> None:
+        """The shared store was told of one reservation."""
+        self._replayed.labels(outcome).inc()
+
+
+class GapCollector(Collector):
+    """Reads the gap when scraped."""
+
+    def __init__(
+        self,
+        mode: Mode,
+        pending: PendingLog,
+        count: ReplicaCount,
+        now_ms: Callable[[], int],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._mode = mode
+        self._pending = pending
+        self._count = count
+        self._now_ms = now_ms
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read to learn the names."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The gap of now."""
+        yield GaugeMetricFamily(
+            "weir_ratelimiter_mode",
+            "0: limits are enforced exactly; 1: on this replica's share, the store being away",
+            value=int(self._mode.degraded),
+        )
+        yield CounterMetricFamily(
+            "weir_ratelimiter_degraded_seconds",
+            "Seconds in which the shared store was away",
+            value=self._mode.degraded_s(self._now_ms()),
+        )
+        yield GaugeMetricFamily(
+            "weir_ratelimiter_pending_replays",
+            "Reservations that the shared store has still to be told of",
+            value=len(self._pending),
+        )
+        yield GaugeMetricFamily(
+            "weir_ratelimiter_replicas",
+            "Ratelimiters that share the limits, as last counted",
+            value=self._count.value,
+        )

@@ -1,0 +1,143 @@
+"""Tells the shared store, once it answers again, what was decided without it."""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+from weir_core.errors import Reason, WeirError
+from weir_core.telemetry.logs import get_logger
+from weir_ratelimiter.domain.settlement import OUTCOME_EXPIRED, Report
+from weir_ratelimiter.domain.subject import Subject
+from weir_ratelimiter.domain.usage import Quality, Usage
+from weir_ratelimiter.store.base import Ended, Limits
+from weir_ratelimiter.store.degraded.local import LocalAccount
+from weir_ratelimiter.store.degraded.metrics import DegradedMetrics
+from weir_ratelimiter.store.degraded.pending import Pending, Refund, Settle
+from weir_ratelimiter.store.degraded.pending_log import PendingLog
+from weir_ratelimiter.store.degraded.shared import SharedStore
+
+_AT_ONCE = 64
+
+_log = get_logger(__name__)
+
+
+class Told(StrEnum):
+    """What became of one row."""
+
+    DONE = "done"
+    KNOWN = "known"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    KEPT = "kept"
+
+
+class Replay:
+    """Works off a `PendingLog`. Every step may be repeated: the shared store goes by ids.
+
+    A reservation that lapsed in the shared store, but lives here, is kept here until its caller
+    ends it, which the shared store takes as a late settlement; so no stream is cut.
+
+    Args:
+        shared: is told.
+        local: knows what lives here.
+        pending: what is to be told.
+        limits_of: limits of a subject by key, as configured now; raises WeirError before the
+            directory has come.
+        metrics: counts the rows.
+    """
+
+    def __init__(
+        self,
+        shared: SharedStore,
+        local: LocalAccount,
+        pending: PendingLog,
+        limits_of: Callable[[Subject], Limits],
+        metrics: DegradedMetrics,
+    ) -> None:
+        self._shared = shared
+        self._local = local
+        self._pending = pending
+        self._limits_of = limits_of
+        self._metrics = metrics
+        self._kept: dict[str, Pending] = {}
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the shared store knows all but what is kept here."""
+        return len(self._pending) <= len(self._kept)
+
+    async def run(self) -> None:
+        """Tell all there is to tell.
+
+        Raises:
+            WeirError: LIMITER_UNAVAILABLE if the store is away again, or the directory has not
+                come; the rest stays for the next time.
+        """
+        for row in list(self._kept.values()):
+            if self._pending.get(row.id) is not row or not await self._lives_here(row):
+                del self._kept[row.id]
+        rows = [row for row in self._pending.rows() if row.id not in self._kept]
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            results = await asyncio.gather(*map(self._tell, some), return_exceptions=True)
+            for failed in results:
+                if isinstance(failed, BaseException):
+                    raise failed
+
+    async def _tell(self, row: Pending) -> None:
+        told = await self._told(row)
+        self._metrics.replayed(told)
+        if told is Told.KEPT:
+            self._kept[row.id] = row
+        else:
+            self._pending.drop(row)
+
+    async def _told(self, row: Pending) -> Told:
+        limits = self._limits_of(row.record.subject)
+        try:
+            if row.ended is None:
+                return await self._tell_running(row, limits)
+            return _told_end(await self._end(row, row.ended, limits))
+        except WeirError as error:
+            if error.reason is Reason.LIMITER_UNAVAILABLE:
+                raise
+            _log.warning("replay_refused", reservation_id=row.id, cause=error.message)
+            return Told.GONE
+
+    async def _tell_running(self, row: Pending, limits: Limits) -> Told:
+        extension = row.extension()
+        try:
+            await self._shared.call(lambda store: store.extend(row.record, extension, limits))
+        except WeirError as error:
+            if error.reason is not Reason.RESERVATION_EXPIRED:
+                raise
+            return await self._tell_lapsed(row, limits)
+        return Told.DONE
+
+    async def _tell_lapsed(self, row: Pending, limits: Limits) -> Told:
+        if await self._lives_here(row):
+            return Told.KEPT
+        if not row.dispatched:
+            return Told.KNOWN
+        ran = row.progress.at_least(Usage(prompt_tokens=row.record.prompt_tokens))
+        report = Report(ran, Quality.ESTIMATED, OUTCOME_EXPIRED, row.lifecycle)
+        ended = await self._shared.call(lambda store: store.settle(row.record, report, limits))
+        return Told.KNOWN if ended.already else Told.DONE
+
+    async def _lives_here(self, row: Pending) -> bool:
+        return await self._local.holds(row.record.subject.tenant_id, row.id)
+
+    async def _end(self, row: Pending, end: Settle | Refund, limits: Limits) -> Ended:
+        if isinstance(end, Settle):
+            return await self._shared.call(
+                lambda store: store.settle(row.record, end.report, limits)
+            )
+        return await self._shared.call(
+            lambda store: store.refund(row.record, end.outcome, end.lifecycle, limits)
+        )
+
+
+def _told_end(ended: Ended) -> Told:
+    if ended.conflict:
+        return Told.CONFLICT
+    return Told.KNOWN if ended.already else Told.DONE
