@@ -70,11 +70,12 @@ class Database:
                 await self._prepare()
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Turn]:
-        """A transaction in turn; committed at the end, rolled back on an exception."""
+    async def writing(self, limit_s: float = _WRITE_S) -> AsyncIterator[Turn]:
+        """A transaction in turn, for at most `limit_s` seconds; committed at the end, rolled
+        back on an exception."""
         await self.ready()
         take = update(head).values(turns=head.c.turns + 1).returning(head.c.last_id)
-        async with asyncio.timeout(_WRITE_S), self._engine.begin() as connection:
+        async with asyncio.timeout(limit_s), self._engine.begin() as connection:
             last_id = (await connection.execute(take)).scalar_one()
             yield Turn(connection, last_id)
 
@@ -156,7 +157,7 @@ def _open_engine(url: URL) -> AsyncEngine:
         hide_parameters=True,
         pool_timeout=_BUSY_S,
         pool_pre_ping=True,
-        connect_args={"timeout": _CONNECT_S, "command_timeout": _READ_S},
+        connect_args={"timeout": _CONNECT_S},
     )
 
 

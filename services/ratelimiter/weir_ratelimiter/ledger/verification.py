@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from weir_ratelimiter.ledger.database import Database
 from weir_ratelimiter.ledger.sums import Group, Span, Sums, decoded, row_sums, usage_sums
 
@@ -18,11 +20,16 @@ async def differences(database: Database) -> Sequence[str]:
         one of `FAILURES`.
     """
     async with database.reading(_READ_S) as connection:
-        summed = await usage_sums(connection, Span(), {}, _BY)
-        counted: dict[Group, Sums] = {}
-        for row in await connection.execute(row_sums([], _BY)):
-            group, sums = decoded(row, len(_BY))
-            counted[group] = sums
+        return await differences_in(connection)
+
+
+async def differences_in(connection: AsyncConnection) -> Sequence[str]:
+    """As `differences`, within a transaction."""
+    summed = await usage_sums(connection, Span(), {}, _BY)
+    counted: dict[Group, Sums] = {}
+    for row in await connection.execute(row_sums([], _BY)):
+        group, sums = decoded(row, len(_BY))
+        counted[group] = sums
     groups = sorted(summed.keys() | counted.keys())
     nothing = Sums()
     pairs = ((group, summed.get(group, nothing), counted.get(group, nothing)) for group in groups)
