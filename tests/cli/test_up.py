@@ -1,5 +1,6 @@
 """`weir up` with the real services and the model that computes nothing."""
 
+import json
 import os
 import re
 import signal
@@ -127,6 +128,20 @@ def test_no_key_and_no_secret_stands_in_a_command_line_or_a_log(stack: RunningSt
     seen += [path.read_text() for path in (stack.folder / "state" / "logs").iterdir()]
     seen += [path.read_text() for path in (stack.folder / "state").glob("*.yaml")]
     assert not [text for text in seen for secret in secrets if secret in text]
+
+
+def test_explain_shows_the_account_of_the_running_stack(stack: RunningStack) -> None:
+    weir = f"{sys.executable} -m weir_cli"
+    where = f"--state-dir {stack.folder / 'state'}"
+    ask_for = f"--model {stack.value('model')} --prompt-tokens 2000000 --max-new-tokens 5"
+    text = shell(f"{weir} explain demo {ask_for} {where}")
+    assert "tenant:demo/tpm" in text
+    assert re.search(r"tenant:demo/tpm: .* tokens", text)
+    assert "5 output tokens would now be refused:" in text
+    told = json.loads(shell(f"{weir} explain demo -o json {where}"))
+    assert {entry["limit_id"] for entry in told["limits"]} >= {"tenant:demo/concurrency"}
+    with pytest.raises(AssertionError, match="error: "):
+        shell(f"{weir} explain '' {where}")
 
 
 @pytest.mark.parametrize("service", ["weir_worker", "weir_ratelimiter", "weir_scheduler"])

@@ -1,24 +1,17 @@
 """`weir limits`: checks a directory file without a running stack."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from weir_cli.output import Output
 from weir_gateway.directory.advice import advise
 from weir_gateway.directory.file import DirectoryFileError, read_document
 from weir_gateway.directory.places import Places
 
 app = typer.Typer(help="Check limits, plans and prices.", no_args_is_help=True)
-
-
-class Output(StrEnum):
-    """How results are printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @app.callback()

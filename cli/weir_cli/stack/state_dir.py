@@ -70,6 +70,17 @@ def runs_home() -> Path:
     return models_home().parent / "run"
 
 
+def is_running(folder: Path) -> bool:
+    """Whether a supervisor works in a folder."""
+    try:
+        descriptor = _locked(folder)
+    except OSError:
+        return False
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
+
+
 def new_run_folder() -> Path:
     """A name for a new run, after all but the last few runs that have ended are removed."""
     home = runs_home()

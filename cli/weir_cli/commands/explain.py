@@ -1,0 +1,95 @@
+"""`weir explain`: where a caller's limits stand, and what a request would meet."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+from google.protobuf.json_format import MessageToJson
+
+from weir.common.v1.subject_pb2 import DeliveryMode, Subject
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
+    ReserveRequest,
+)
+from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceStub
+from weir_cli.account_text import account_text, decision_text
+from weir_cli.errors import CommandError
+from weir_cli.output import Output
+from weir_cli.stack.running import Door, ratelimiter_door
+from weir_core.errors import Reason
+from weir_core.errors.status import from_rpc_error
+from weir_core.rpc.channel import open_channel
+
+_CALL_S = 5.0
+
+
+def explain(
+    tenant: Annotated[str, typer.Argument(help="Tenant whose account it is.")],
+    user: Annotated[str, typer.Option(help="One of its users.")] = "",
+    key: Annotated[str, typer.Option(help="Public id of one of its keys.")] = "",
+    model: Annotated[str, typer.Option(help="Name of a model; its limits apply too.")] = "",
+    prompt_tokens: Annotated[
+        int, typer.Option(min=0, help="Ask what a request with such a prompt would meet.")
+    ] = 0,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=1, help="Longest answer of that request, tokens.")
+    ] = 256,
+    stream: Annotated[bool, typer.Option("--stream", help="That request streams.")] = False,
+    reservation: Annotated[str, typer.Option(help="Show one reservation, by its id.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")
+    ] = "",
+) -> None:
+    """Show what every limit of a tenant is at; change nothing."""
+    if prompt_tokens and not model:
+        raise CommandError("a request has a model: give --model with --prompt-tokens")
+    request = ExplainRequest(
+        subject=Subject(tenant_id=tenant, user_id=user, api_key_id=key, model=model),
+        reservation_id=reservation,
+    )
+    if prompt_tokens:
+        request.hypothetical.CopyFrom(_hypothetical(prompt_tokens, max_new_tokens, stream))
+    response = asyncio.run(_ask(ratelimiter_door(address, state_dir), request))
+    if output is Output.JSON:
+        print(MessageToJson(response, preserving_proto_field_name=True))
+    else:
+        _print(request, response)
+
+
+def _hypothetical(prompt_tokens: int, max_new_tokens: int, stream: bool) -> ReserveRequest:
+    return ReserveRequest(
+        prompt_tokens=prompt_tokens,
+        max_new_tokens=max_new_tokens,
+        mode=DeliveryMode.DELIVERY_MODE_STREAM if stream else DeliveryMode.DELIVERY_MODE_NON_STREAM,
+    )
+
+
+async def _ask(door: Door, request: ExplainRequest) -> ExplainResponse:
+    channel = open_channel(door.address, name="ratelimiter", token=door.token)
+    async with channel:
+        try:
+            return await RateLimiterServiceStub(channel).Explain(request, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            told = from_rpc_error(
+                error, unavailable_as=Reason.LIMITER_UNAVAILABLE, peer="the ratelimiter"
+            )
+            raise CommandError(f"{door.address}: {told.message}") from None
+
+
+def _print(request: ExplainRequest, response: ExplainResponse) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    print(account_text(response, now_ms))
+    if request.HasField("hypothetical"):
+        asked = request.hypothetical
+        print(
+            f"\nA request of {asked.prompt_tokens} prompt + {asked.max_new_tokens} output tokens "
+            f"would now be {decision_text(response, now_ms)}"
+        )

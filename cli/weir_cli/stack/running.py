@@ -1,0 +1,58 @@
+"""How commands reach the ratelimiter: of a stack that runs on this machine, or by address."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import SecretStr
+
+from weir_cli.errors import CommandError
+from weir_cli.stack.services import RATELIMITER
+from weir_cli.stack.state_dir import is_running, runs_home
+
+TOKEN_VARIABLE = "WEIR_CLUSTER_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """`host:port` of a service, and the secret that it asks for."""
+
+    address: str
+    token: SecretStr
+
+
+def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
+    """The door that the user named, or that of the stack that runs here.
+
+    Args:
+        address: `host:port`, with the secret in WEIR_CLUSTER_TOKEN; empty: that of a stack.
+        state_dir: folder of that stack; None: the newest that runs.
+
+    Raises:
+        CommandError: there is none, or its secret is not known.
+    """
+    secret = os.environ.get(TOKEN_VARIABLE, "")
+    if address:
+        if not secret:
+            raise CommandError(f"--address needs the cluster secret; set {TOKEN_VARIABLE}")
+        return Door(address, SecretStr(secret))
+    folder = state_dir or _newest_running()
+    try:
+        settings = yaml.safe_load((folder / f"{RATELIMITER}.yaml").read_text(encoding="utf-8"))
+        secret = (folder / "cluster_secret").read_text(encoding="utf-8").strip()
+        return Door(str(settings["address"]), SecretStr(secret))
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
+
+
+def _newest_running() -> Path:
+    home = runs_home()
+    runs = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
+    for folder in reversed(runs):
+        if is_running(folder):
+            return folder
+    raise CommandError(
+        f"no `weir up` runs here; give its --state-dir, or --address HOST:PORT of a ratelimiter "
+        f"with its secret in {TOKEN_VARIABLE}"
+    )
