@@ -53,7 +53,7 @@ def adjust(adjustment: Adjustment, levels: Levels, now_ms: int) -> Change:
         count = levels.window(adjustment.limit.key, window)
         if count is not None:
             counts = (_window_move(adjustment, window, count),)
-    return Change(now_ms, moves, None, _event(adjustment, now_ms), counts)
+    return Change(now_ms, moves, None, event_of(adjustment, now_ms), counts)
 
 
 def check_repeated(adjustment: Adjustment, made: LedgerEvent) -> None:
@@ -92,7 +92,8 @@ def _check_level(units: int, level: int) -> None:
         raise InvalidField("units", units, "a level within -2^53..2^53 afterwards")
 
 
-def _event(adjustment: Adjustment, now_ms: int) -> LedgerEvent:
+def event_of(adjustment: Adjustment, now_ms: int) -> LedgerEvent:
+    """What the ledger is told of an adjustment."""
     return LedgerEvent(
         reservation_id=adjustment.id,
         kind=EventKind.GRANT,

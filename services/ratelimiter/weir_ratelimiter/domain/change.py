@@ -22,6 +22,13 @@ class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whole units, negative in debt."""
         return self.state.level
 
+    def in_shape(self, shape: BucketShape, now_ms: int) -> "Bucket":
+        """The bucket refilled to `now_ms`, and then brought into `shape`."""
+        state = self.shape.refilled(self.state, now_ms)
+        if self.shape != shape:
+            state = self.shape.reshaped(state, shape)
+        return Bucket(shape, state)
+
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A debit (positive) or credit (negative) of one bucket, and the bucket afterwards.

@@ -56,17 +56,11 @@ class LeaseSet:
         return sum(expires_ms > now_ms for _, expires_ms in self._leases.values())
 
     def wait_ms(self, now_ms: int) -> int:
-        """Estimated milliseconds until a place is free, at least 1,000.
-
-        The mean age of the leases over their number (by renewal, the mean residual life of
-        one equals its mean age), at most until the first would lapse without a heartbeat.
-        """
-        if self.held(now_ms) == 0:
-            return _LEAST_WAIT_MS
-        number = len(self._leases)
-        mean_age_ms = now_ms - self._acquired_sum_ms // number
-        until_lapse_ms = self._next_lapse_ms(now_ms) - now_ms
-        return max(_LEAST_WAIT_MS, min(mean_age_ms // number, until_lapse_ms))
+        """See `lease_wait_ms`."""
+        taken, number = self.held(now_ms), len(self._leases)
+        ages_ms = number * now_ms - self._acquired_sum_ms
+        until_lapse_ms = self._next_lapse_ms(now_ms) - now_ms if taken else 0
+        return lease_wait_ms(taken, number, ages_ms, until_lapse_ms)
 
     def _next_lapse_ms(self, now_ms: int) -> int:
         if now_ms < self._earliest_ms:
@@ -82,3 +76,21 @@ class LeaseSet:
 
     def _find_earliest(self) -> None:
         self._earliest_ms = min((ends for _, ends in self._leases.values()), default=0)
+
+
+def lease_wait_ms(taken: int, number: int, ages_ms: int, until_lapse_ms: int) -> int:
+    """Estimated milliseconds until a place is free, at least 1,000.
+
+    The mean age of the leases over their number (by renewal, the mean residual life of one
+    equals its mean age), at most until the first would lapse without a heartbeat.
+
+    Args:
+        taken: places taken.
+        number: leases, those included that lapsed and were not removed yet.
+        ages_ms: sum of their ages.
+        until_lapse_ms: until the next of them lapses.
+    """
+    if taken == 0:
+        return _LEAST_WAIT_MS
+    mean_age_ms = -(-ages_ms // number)
+    return max(_LEAST_WAIT_MS, min(mean_age_ms // number, until_lapse_ms))

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.domain.adjustment import Adjustment, adjust, check_repeated
 from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
-from weir_ratelimiter.domain.calendar import Window
-from weir_ratelimiter.domain.change import Change, Count, WindowMove
+from weir_ratelimiter.domain.change import Change, WindowMove
 from weir_ratelimiter.domain.extension import Extension, extend
-from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.domain.rebuild import rebuild
 from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Reservation, State
 from weir_ratelimiter.domain.settlement import Ending, Report, expire, refund, settle
@@ -33,6 +31,8 @@ from weir_ratelimiter.store.base import (
     Reserved,
     outbox_full,
 )
+from weir_ratelimiter.store.endings import forgotten, over
+from weir_ratelimiter.store.limit_state import limit_state
 from weir_ratelimiter.store.memory_log import MemoryLog
 
 
@@ -84,7 +84,7 @@ class MemoryStore:
         now_ms = self._now_ms()
         reservation = self._known(record, limits, now_ms)
         if not reservation.open or self._state.has_lapsed(reservation, now_ms):
-            raise _over(reservation)
+            raise over(reservation)
         extended = extend(reservation, extension, limits, self._state, now_ms)
         await self._commit(extended.change)
         return ExtendedReservation(extended.reservation, extended.shortfalls, extended.in_debt)
@@ -198,11 +198,7 @@ class MemoryStore:
         if found is not None:
             return found
         if record.epoch == self.epoch and record.created_ms <= self._state.forgotten_upto_ms:
-            raise WeirError(
-                Reason.RESERVATION_NOT_FOUND,
-                f"reservation {record.id} has ended so long ago that its end is forgotten",
-                field="record",
-            )
+            raise forgotten(record)
         change = rebuild(record.rebuilt(now_ms), limits, self._state, now_ms)
         self._log.commit(change)
         return self._state.reservations[record.id]
@@ -232,37 +228,4 @@ class MemoryStore:
             self._log.commit(Change(now_ms, (), shortened))
 
     def _limit_state(self, limit: Limit, now_ms: int) -> LimitState:
-        held = self._state.held.get(limit.key, 0)
-        if limit.kind is Kind.LEASE:
-            taken = self._state.leases_held(limit.key, now_ms)
-            wait_ms = self._state.lease_wait_ms(limit.key, now_ms) if taken else 0
-            return LimitState(limit, limit.capacity - taken, taken, wait_ms)
-        if limit.calendar is not None:
-            window = limit.calendar.window(now_ms)
-            return self._window_state(limit, window, now_ms)
-        bucket = self._state.bucket(limit, now_ms)
-        whole_ms = bucket.shape.wait_ms(bucket.state, limit.capacity) or 0
-        return LimitState(limit, bucket.level, held, whole_ms)
-
-    def _window_state(self, limit: Limit, window: Window, now_ms: int) -> LimitState:
-        known = self._state.window(limit.key, window.id)
-        count = known or Count()
-        return LimitState(
-            limit,
-            remaining=limit.capacity - count.used - count.held,
-            held=count.held,
-            whole_in_ms=window.end_ms - now_ms,
-            window=window.id,
-            unseeded=window if known is None else None,
-        )
-
-
-def _over(reservation: Reservation) -> WeirError:
-    if reservation.open or reservation.state is State.EXPIRED:
-        message = (
-            f"reservation {reservation.id} lapsed {reservation.ttl_ms} ms after its last sign of "
-            "life; stop the request or reserve again, and extend sooner or with a longer ttl"
-        )
-    else:
-        message = f"reservation {reservation.id} is {reservation.state.name.lower()} already"
-    return WeirError(Reason.RESERVATION_EXPIRED, message, field="record")
+        return limit_state(limit, self._state, self._state.held.get(limit.key, 0), now_ms)

@@ -1,0 +1,308 @@
+"""Arguments of the scripts: everything that can be known before the levels are."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from weir_core.bucket import MAX_UNITS
+from weir_ratelimiter.domain.adjustment import Adjustment, event_of
+from weir_ratelimiter.domain.admission import Evaluation, ReserveCommand, admit
+from weir_ratelimiter.domain.calendar import Window
+from weir_ratelimiter.domain.change import WindowMove
+from weir_ratelimiter.domain.extension import Extension
+from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Entry, Reservation
+from weir_ratelimiter.domain.settlement import Report
+from weir_ratelimiter.domain.usage import Usage
+from weir_ratelimiter.record import Record
+from weir_ratelimiter.store.base import Limits
+from weir_ratelimiter.store.redis import keyspace, scripts
+from weir_ratelimiter.store.redis.fields import Fields, field_of, shapes
+from weir_ratelimiter.store.redis.moment import Moment
+from weir_ratelimiter.store.redis.scripts import Script
+from weir_ratelimiter.store.redis.stored import template_of
+
+_UNDECIDED = Evaluation((), (), (), (), (), ())
+_SETTLE, _REFUND, _EXPIRE = 1, 2, 3
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """One run of one script."""
+
+    script: Script
+    keys: tuple[str, ...]
+    arguments: tuple[bytes, ...]
+
+
+class Memory(msgspec.Struct, frozen=True, gc=False):
+    """What a store knows of reservations that the server does not.
+
+    Attributes:
+        epoch: id of the server's state.
+        remember_ms: how long the end of a reservation is remembered.
+    """
+
+    epoch: str
+    remember_ms: int
+
+
+def question(tenant_id: str, limits: Sequence[Limit], now_ms: int) -> Fields:
+    """What to read of limits at `now_ms`."""
+    return Fields.of(
+        tenant_id,
+        [
+            Entry(limit.key, limit.kind, limit.resource, 0, _window_id(limit, now_ms))
+            for limit in limits
+        ],
+    )
+
+
+def reserve(command: ReserveCommand, fields: Fields, moment: Moment, *, dry_run: bool) -> Call:
+    """Reserve; `fields` are `demanded` by the command."""
+    by_key = {limit.key: limit for limit in command.limits}
+    limits = [by_key[entry.key] for entry in fields.entries]
+    not_before, not_after = _span(limits, moment.now_ms)
+    arguments = (
+        moment.override_ms,
+        not_before,
+        not_after,
+        int(dry_run),
+        command.id,
+        command.ttl_ms,
+        command.output_tokens,
+        fields.own,
+        fields.fields,
+        fields.kinds,
+        fields.amounts,
+        [
+            min(entry.amount, limit.capacity) if limit.overdraws else entry.amount
+            for entry, limit in zip(fields.entries, limits, strict=True)
+        ],
+        *shapes(limits),
+        [int(limit.shadow) for limit in limits],
+    )
+    keys = _keys(command.subject.tenant_id, command.id, fields)
+    template = template_of(admit(command, _UNDECIDED, 0))
+    return Call(scripts.RESERVE, keys, (_pack(arguments), template, fields.names))
+
+
+def demanded(command: ReserveCommand, now_ms: int) -> Fields:
+    """What a command asks of its limits, in the windows of `now_ms`."""
+    entries = [
+        Entry(limit.key, limit.kind, limit.resource, amount, _window_id(limit, now_ms))
+        for limit in command.limits
+        if (amount := command.amounts[limit.resource]) > 0
+    ]
+    return Fields.of(command.subject.tenant_id, entries)
+
+
+def settle(
+    record: Record, report: Report, fields: Fields, limits: Limits, memory: Memory, moment: Moment
+) -> Call:
+    """Settle."""
+    usage = report.usage or Usage()
+    told = (
+        int(report.usage is not None),
+        usage.prompt_tokens,
+        usage.cached_prompt_tokens,
+        usage.completion_tokens,
+        int(report.quality),
+        report.outcome,
+    )
+    return _end(_SETTLE, record, told, report.lifecycle, fields, limits, memory, moment)
+
+
+def refund(
+    record: Record,
+    outcome: int,
+    lifecycle: bytes,
+    fields: Fields,
+    limits: Limits,
+    memory: Memory,
+    moment: Moment,
+) -> Call:
+    """Refund."""
+    told = (0, 0, 0, 0, 0, outcome)
+    return _end(_REFUND, record, told, lifecycle, fields, limits, memory, moment)
+
+
+def expire(record: Record, fields: Fields, limits: Limits, memory: Memory, moment: Moment) -> Call:
+    """The sweep of one reservation."""
+    return _end(_EXPIRE, record, (0, 0, 0, 0, 0, 0), b"", fields, limits, memory, moment)
+
+
+def extend(
+    record: Record,
+    extension: Extension,
+    fields: Fields,
+    limits: Limits,
+    memory: Memory,
+    moment: Moment,
+) -> Call:
+    """Extend."""
+    present = fields.limits(limits)
+    progress = extension.progress
+    arguments = (
+        moment.override_ms,
+        record.id,
+        (
+            progress.prompt_tokens,
+            progress.cached_prompt_tokens,
+            progress.completion_tokens,
+            min(extension.additional_tokens, MAX_UNITS),
+            int(extension.dispatched),
+            int(extension.may_owe),
+            extension.ttl_ms or 0,
+            record.max_new_tokens,
+        ),
+        memory.remember_ms,
+        int(record.epoch == memory.epoch),
+        _from_record(record, fields),
+        record.price.output_nanos,
+        fields.own,
+        fields.fields,
+        fields.kinds,
+        fields.resources,
+        *shapes(present),
+        [0 if limit is None else limit.max_debt for limit in present],
+        [int(limit is not None and not limit.shadow) for limit in present],
+    )
+    keys = _keys(record.subject.tenant_id, record.id, fields)
+    template = template_of(record.rebuilt(0))
+    return Call(
+        scripts.EXTEND, keys, (_pack(arguments), template, fields.names, extension.lifecycle)
+    )
+
+
+def look(tenant_id: str, limits: Sequence[Limit], fields: Fields, moment: Moment) -> Call:
+    """Where limits stand; `fields` are the `question`."""
+    not_before, not_after = _span(limits, moment.now_ms)
+    arguments = (
+        moment.override_ms,
+        not_before,
+        not_after,
+        fields.own,
+        fields.fields,
+        fields.kinds,
+    )
+    return Call(scripts.LOOK, _keys(tenant_id, "", fields), (_pack(arguments),))
+
+
+def shorten(reservation: Reservation, moment: Moment) -> Call:
+    """Bring leases that the clock has left far ahead back to their own ttl from now."""
+    tenant_id = reservation.subject.tenant_id
+    fields = Fields.of(tenant_id, reservation.entries)
+    arguments = (
+        moment.override_ms,
+        reservation.id,
+        LONGEST_TTL_MS,
+        fields.own,
+        fields.fields,
+        fields.kinds,
+    )
+    keys = _keys(tenant_id, reservation.id, fields)
+    return Call(scripts.SHORTEN, keys, (_pack(arguments), fields.names))
+
+
+def seed(hash_key: str, moves: Sequence[WindowMove]) -> Call:
+    """Seed windows of one hash."""
+    arguments = (
+        [field_of(move.key, Kind.WINDOW, move.window) for move in moves],
+        [move.count.used for move in moves],
+        [move.count.held for move in moves],
+        [field_of(move.key, Kind.WINDOW) + "@" for move in moves],
+    )
+    return Call(scripts.SEED, (hash_key,), (_pack(arguments),))
+
+
+def adjust(adjustment: Adjustment, remember_ms: int, moment: Moment) -> Call:
+    """Adjust one limit."""
+    limit, tenant_id = adjustment.limit, adjustment.subject.tenant_id
+    window = _window_id(limit, moment.now_ms)
+    arguments = (
+        moment.override_ms,
+        *_span([limit], moment.now_ms),
+        remember_ms,
+        adjustment.units,
+        field_of(limit.key, limit.kind, window),
+        limit.kind,
+        limit.capacity,
+        limit.shape.refill,
+        limit.shape.period_ms,
+    )
+    keys = (
+        keyspace.hash_of(tenant_id, limit.key),
+        keyspace.grant_key(tenant_id, adjustment.id),
+        keyspace.outbox_key(keyspace.shard_of(tenant_id)),
+    )
+    return Call(scripts.ADJUST, keys, (_pack(arguments), _pack(event_of(adjustment, 0))))
+
+
+def _end(
+    mode: int,
+    record: Record,
+    told: tuple[int, ...],
+    lifecycle: bytes,
+    fields: Fields,
+    limits: Limits,
+    memory: Memory,
+    moment: Moment,
+) -> Call:
+    price = record.price
+    arguments = (
+        moment.override_ms,
+        mode,
+        record.id,
+        told,
+        memory.remember_ms,
+        int(record.epoch == memory.epoch),
+        _from_record(record, fields),
+        (price.input_nanos, price.cached_input_nanos, price.output_nanos),
+        fields.own,
+        fields.fields,
+        fields.kinds,
+        fields.resources,
+        *shapes(fields.limits(limits)),
+    )
+    keys = _keys(record.subject.tenant_id, record.id, fields)
+    template = template_of(record.rebuilt(0))
+    return Call(scripts.END, keys, (_pack(arguments), template, fields.names, lifecycle))
+
+
+def _from_record(record: Record, fields: Fields) -> tuple[int | list[int], ...]:
+    return (
+        record.created_ms,
+        record.ttl_ms,
+        record.output_tokens,
+        record.prompt_tokens,
+        record.requests,
+        fields.amounts,
+    )
+
+
+def _keys(tenant_id: str, reservation_id: str, fields: Fields) -> tuple[str, ...]:
+    shard = keyspace.shard_of(tenant_id)
+    return (
+        keyspace.tenant_hash(tenant_id),
+        keyspace.reservation_key(tenant_id, reservation_id),
+        keyspace.expiry_key(shard),
+        keyspace.outbox_key(shard),
+        keyspace.SHARED_HASH,
+        *fields.lease_keys,
+    )
+
+
+def _window_id(limit: Limit, now_ms: int) -> str:
+    return "" if limit.calendar is None else limit.calendar.window(now_ms).id
+
+
+def _span(limits: Sequence[Limit], now_ms: int) -> tuple[int, int]:
+    """The time in which all windows that are current at `now_ms` are so."""
+    windows: list[Window] = [
+        limit.calendar.window(now_ms) for limit in limits if limit.calendar is not None
+    ]
+    return (
+        max((window.start_ms for window in windows), default=0),
+        min((window.end_ms for window in windows), default=MAX_UNITS),
+    )

@@ -1,0 +1,51 @@
+"""The server's time, as far as it must be known before a call: which windows lie around it."""
+
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+
+class Moment(msgspec.Struct, frozen=True, gc=False):
+    """When a call is made.
+
+    Attributes:
+        now_ms: the server's time, about; Unix milliseconds.
+        override_ms: what the script shall take for the time; 0: its own.
+    """
+
+    now_ms: int
+    override_ms: int
+
+
+class ServerTime:
+    """Guesses the server's clock from its last answer.
+
+    Args:
+        local_ms: a clock that only runs, Unix milliseconds, about.
+        forced_ms: in tests, what the scripts take for the time; else the server's own is used.
+    """
+
+    def __init__(
+        self, local_ms: Callable[[], int], forced_ms: Callable[[], int] | None = None
+    ) -> None:
+        self._local_ms = local_ms
+        self._forced_ms = forced_ms
+        self._ahead_ms = 0
+        self._looked_ms = sys.maxsize
+
+    def moment(self) -> Moment:
+        """Now."""
+        if self._forced_ms is not None:
+            forced = self._forced_ms()
+            return Moment(forced, forced)
+        return Moment(self._local_ms() + self._ahead_ms, 0)
+
+    def went_back(self) -> bool:
+        """Whether it is earlier now than when this was asked last; the first time: yes."""
+        before, self._looked_ms = self._looked_ms, self.moment().now_ms
+        return self._looked_ms < before
+
+    def heard(self, server_ms: int) -> None:
+        """Take note of the time in an answer."""
+        self._ahead_ms = server_ms - self._local_ms()

@@ -1,0 +1,43 @@
+-- Adjust: gives units to a bucket or a window, or takes them, once by id.
+
+local override, not_before, not_after, remember, units, field, kind, capacity, refill, period =
+  unpack(unpack_all(ARGV[1]))
+local template = ARGV[2]
+local now = clock(override)
+if now < not_before or now >= not_after then
+  return { 'moment', now }
+end
+local value = redis.call('HGET', KEYS[1], field)
+
+local made = redis.call('GET', KEYS[2])
+if made then
+  return { 'known', now, made, value }
+end
+
+local after
+if kind == BUCKET then
+  local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
+  if math.abs(level + units) > MOST then
+    return { 'bounds', now }
+  end
+  if units >= 0 then
+    level, parts = credited(level, parts, units, capacity)
+  else
+    level = level + units
+  end
+  after = pack(level, parts, at, capacity, refill, period, held)
+elseif value then
+  local used, held = unpack_all(value)
+  if math.abs(used - units) > MOST then
+    return { 'bounds', now }
+  end
+  after = pack(used - units, held)
+end
+
+local grant = pack(now, template)
+redis.call('XADD', KEYS[3], '*', 'g', grant)
+redis.call('SET', KEYS[2], grant, 'PX', remember)
+if after then
+  redis.call('HSET', KEYS[1], field, after)
+end
+return { 'adjusted', now, grant, after or false }

@@ -1,0 +1,130 @@
+-- Extend: a sign of life, progress, and more output, from all layers or from none.
+
+local override, id, extension, remember, is_own_epoch, from_record, output_price, own,
+  fields, kinds, resources, capacities, refills, periods, max_debts, asked =
+  unpack(unpack_all(ARGV[1]))
+local prompt_done, cached_done, output_done, additional, dispatched, may_owe, new_ttl, most_output =
+  unpack(extension)
+local created, ttl, output, _, _, amounts = unpack(from_record)
+local template, names, lifecycle = ARGV[2], ARGV[3], ARGV[4]
+
+local now = clock(override)
+
+local stored = redis.call('GET', KEYS[2])
+if not stored then
+  if is_own_epoch == 1 and created <= now - remember then
+    return { 'forgotten', now }
+  end
+  stored = rebuild(id, now, created, ttl, output, template, names, own, fields, kinds, amounts,
+    capacities, refills, periods)
+end
+
+local r = read_reservation(stored)
+if r.state ~= RESERVED then
+  return { 'over', now, stored }
+end
+if r.names ~= names then
+  return { 'other', now, stored }
+end
+if has_lapsed(r, id, kinds, now) then
+  return { 'over', now, stored }
+end
+
+local ran_beyond = max(0, output_done - r.output)
+local secured = r.output + ran_beyond
+local extra = max(0, min(output_done + additional, most_output) - secured)
+
+-- Units of a resource that output tokens take.
+local function units_of(resource, tokens)
+  if resource == COST then
+    return min(tokens * output_price, MOST)
+  end
+  return tokens
+end
+
+local values, levels, after, short = {}, {}, {}, {}
+local owed = 0
+local expires = now + (new_ttl > 0 and new_ttl or r.ttl)
+if ran_beyond + extra > 0 or expires < r.expires then
+  values = read_fields(fields, own)
+end
+for i = 1, #values do
+  local kind, resource = kinds[i], resources[i]
+  local counts = resource == TOKENS or resource == OUTPUT_TOKENS or resource == COST
+  if counts and r.amounts[i] >= 0 then
+    local free
+    if kind == BUCKET then
+      local capacity, refill, period = shape_of(values[i], capacities[i], refills[i], periods[i])
+      if capacity then
+        local level, parts, at, held = bucket_at(values[i], capacity, refill, period, now)
+        levels[i] = { level, parts, at, capacity, refill, period, held }
+        free = level
+      end
+    elseif kind == WINDOW and values[i] then
+      local used, held = unpack_all(values[i])
+      levels[i] = { used, held }
+      free = capacities[i] - used - held
+    end
+    if free and extra > 0 and asked[i] == 1 then
+      local units = units_of(resource, extra)
+      free = free - units_of(resource, ran_beyond)
+      if not (free >= units) then
+        local missing = units - max(0, free)
+        if may_owe == 1 and units - free <= max_debts[i] then
+          owed = max(owed, math.ceil(missing / (units / extra)))
+        else
+          short[#short + 1] = i
+        end
+      end
+    end
+  end
+end
+
+local granted = extra
+if #short > 0 then
+  granted, owed = 0, 0
+end
+local debit = ran_beyond + granted
+if debit > 0 then
+  for i, state in pairs(levels) do
+    local units = units_of(resources[i], debit)
+    if kinds[i] == BUCKET then
+      local level, parts, at, capacity, refill, period, held = unpack(state)
+      after[i] = pack(debited(level, units), parts, at, capacity, refill, period, held + units)
+    else
+      after[i] = pack(state[1], state[2] + units)
+    end
+    r.amounts[i] = r.amounts[i] + units
+  end
+end
+
+redis.call('ZADD', KEYS[3], string.format('%.0f', expires), id)
+local set = FIRST_LEASE_SET - 1
+for i = 1, #fields do
+  if kinds[i] == LEASE then
+    set = set + 1
+    if r.amounts[i] > 0 then
+      redis.call('ZADD', KEYS[set], 'XX', string.format('%.0f', expires), holder_of(id, r.acquired))
+      if expires < r.expires then
+        local number, starts, earliest = summary_of(values[i])
+        after[i] = pack(number, starts, min(earliest, expires))
+      end
+    end
+  end
+end
+local before = #short > 0 and stored or ''
+r.ttl = new_ttl > 0 and new_ttl or r.ttl
+r.expires, r.output, r.debt = expires, secured + granted, r.debt + owed
+r.prompt_done = max(r.prompt_done, prompt_done)
+r.cached_done = max(r.cached_done, cached_done)
+r.output_done = max(r.output_done, output_done)
+if dispatched == 1 or r.prompt_done + r.cached_done + r.output_done > 0 then
+  r.dispatched = 1
+end
+if lifecycle ~= '' then
+  r.lifecycle = lifecycle
+end
+local extended = packed_reservation(r)
+redis.call('SET', KEYS[2], extended)
+write_fields(fields, own, after)
+return { 'extended', now, extended, owed > 0 and 1 or 0, before, before ~= '' and values or {} }

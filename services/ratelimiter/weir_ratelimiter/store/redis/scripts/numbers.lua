@@ -1,0 +1,42 @@
+-- Numbers are doubles: whole up to 2^53, and no further. Anything that may pass that is split or
+-- clamped here. tostring() and cjson keep 14 digits; MessagePack keeps all, both ways.
+
+local MOST = 2 ^ 53 - 1
+local floor, fmod, min, max = math.floor, math.fmod, math.min, math.max
+local pack, unpack_all = cmsgpack.pack, cmsgpack.unpack
+
+-- Unix milliseconds, read once in a script: TIME moves while a script runs.
+local function clock(override)
+  if override > 0 then
+    return override
+  end
+  local time = redis.call('TIME')
+  return time[1] * 1000 + floor(time[2] / 1000)
+end
+
+-- Whole part and rest of (factor * rate + parts) / period.
+-- factor < 2^51, parts < period <= 2^35. The whole part is exact up to 2^53, the rest always.
+local function divided(factor, rate, parts, period)
+  local product = factor * rate + parts
+  if product <= MOST then
+    -- Not floor(product / period): the quotient of two exact doubles may round up.
+    local rest = fmod(product, period)
+    return (product - rest) / period, rest
+  end
+  -- Long division, 17 bits of the factor at a time: no term passes 2^53.
+  local rate_rest = fmod(rate, period)
+  local rate_whole = (rate - rate_rest) / period
+  local whole, rest = 0, 0
+  for digit = 2, 0, -1 do
+    local bits = fmod(floor(factor / 2 ^ (17 * digit)), 2 ^ 17)
+    rest = rest * 2 ^ 17 + bits * rate_rest
+    local over = fmod(rest, period)
+    whole = whole * 2 ^ 17 + bits * rate_whole + (rest - over) / period
+    rest = over
+  end
+  rest = rest + parts
+  if rest >= period then
+    return whole + 1, rest - period
+  end
+  return whole, rest
+end

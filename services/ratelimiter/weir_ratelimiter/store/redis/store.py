@@ -1,0 +1,352 @@
+"""The store that ratelimiters share: Redis or Valkey, one script call a decision.
+
+What a script decides and what is told of it are kept apart: the script compares and moves
+levels; shortfalls, waits and states come from the domain's own rules, out of the levels that
+the script read.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import msgspec
+
+from weir_core.telemetry.logs import get_logger
+from weir_ratelimiter.domain.adjustment import Adjustment, check_repeated
+from weir_ratelimiter.domain.adjustment import adjust as adjusted_levels
+from weir_ratelimiter.domain.admission import ReserveCommand, check_replay, evaluate
+from weir_ratelimiter.domain.change import WindowMove
+from weir_ratelimiter.domain.extension import Extension
+from weir_ratelimiter.domain.extension import extend as extended_levels
+from weir_ratelimiter.domain.limit import Limit
+from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Reservation
+from weir_ratelimiter.domain.settlement import Report
+from weir_ratelimiter.record import Record
+from weir_ratelimiter.store.base import (
+    Adjusted,
+    Backlog,
+    Ended,
+    ExtendedReservation,
+    Limits,
+    LimitState,
+    OutboxEntry,
+    Reserved,
+    outbox_full,
+)
+from weir_ratelimiter.store.endings import forgotten, over
+from weir_ratelimiter.store.limit_state import limit_state
+from weir_ratelimiter.store.redis import calls, stored
+from weir_ratelimiter.store.redis.calls import Call, Memory
+from weir_ratelimiter.store.redis.checks import check_server, epoch_of
+from weir_ratelimiter.store.redis.expiry import ExpirySets
+from weir_ratelimiter.store.redis.fields import Fields
+from weir_ratelimiter.store.redis.keyspace import hash_of, reservation_key, shard_of
+from weir_ratelimiter.store.redis.levels import ReadLevels
+from weir_ratelimiter.store.redis.moment import Moment, ServerTime
+from weir_ratelimiter.store.redis.outbox import Outbox
+from weir_ratelimiter.store.redis.server import RedisServer, Reply
+from weir_ratelimiter.store.redis.shards import Shards
+
+_log = get_logger(__name__)
+
+_TRIES = 3
+"""Of a call whose window has ended, or whose reservation is of other limits than its record."""
+
+
+class RedisOptions(msgspec.Struct, frozen=True):
+    """How a server is used.
+
+    Attributes:
+        timeout_s: of connecting and of each answer, seconds.
+        remember_ms: how long the end of a reservation is remembered, milliseconds.
+        most_events: how many events wait for the ledger before requests are refused.
+    """
+
+    timeout_s: float = 0.1
+    remember_ms: int = 24 * 3600 * 1000
+    most_events: int = 100_000
+
+
+class RedisStore:
+    """See `Store`. Any number of processes may use one server.
+
+    Attributes:
+        states_lost: how often the server turned out to hold another state than before.
+    """
+
+    def __init__(
+        self, server: RedisServer, options: RedisOptions, epoch: str, server_time: ServerTime
+    ) -> None:
+        self.states_lost = 0
+        self._server = server
+        self._options = options
+        self._memory = Memory(epoch, options.remember_ms)
+        self._time = server_time
+        self._shards = Shards(server)
+        self._expiry = ExpirySets(server, self._shards)
+        self._outbox = Outbox(server, self._shards)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        options: RedisOptions | None = None,
+        *,
+        forced_ms: Callable[[], int] | None = None,
+    ) -> Self:
+        """Connect, and see that the server keeps what it is given.
+
+        Args:
+            url: `redis://[user:password@]host:port/db`, `rediss://` or `unix://path`.
+            options: how it is used.
+            forced_ms: in tests, what the scripts take for the time, Unix milliseconds.
+
+        Raises:
+            StartupError: the URL is malformed, or the server may forget.
+            WeirError: LIMITER_UNAVAILABLE if it does not answer.
+        """
+        options = options or RedisOptions()
+        server = RedisServer.of(url, options.timeout_s)
+        try:
+            await check_server(server)
+            epoch = await epoch_of(server)
+            store = cls(server, options, epoch, ServerTime(_local_ms, forced_ms))
+            await store._shards.look_at_next(time.monotonic())
+        except BaseException:
+            await server.close()
+            raise
+        return store
+
+    @property
+    def epoch(self) -> str:
+        """See `Store`."""
+        return self._memory.epoch
+
+    async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
+        """See `Store`."""
+        backlog = self._shards.events
+        is_full = backlog >= self._options.most_events
+
+        def call(moment: Moment) -> Call:
+            fields = calls.demanded(command, moment.now_ms)
+            return calls.reserve(command, fields, moment, dry_run=dry_run or is_full)
+
+        status, now_ms, *rest = await self._at_this_moment(call)
+        if status == b"known":
+            return _replayed(command, *rest)
+        fields = calls.demanded(command, now_ms)
+        if status == b"unseeded":
+            evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
+            return Reserved(None, unseeded=evaluation.unseeded)
+        if status == b"refused":
+            evaluation = evaluate(command, _levels(fields, rest[1]), now_ms)
+            if is_full and not dry_run and not evaluation.shortfalls:
+                raise outbox_full(backlog, self._options.most_events)
+            return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
+        value, short, values = rest
+        reservation = stored.reservation_from(value)
+        self._shards.holds_until(shard_of(command.subject.tenant_id), reservation.expires_ms)
+        if not short:
+            return Reserved(reservation)
+        evaluation = evaluate(command, _levels(fields, values), now_ms)
+        return Reserved(reservation, (), evaluation.shadowed)
+
+    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
+        """See `Store`."""
+        by_hash: dict[str, list[WindowMove]] = {}
+        for move in moves:
+            by_hash.setdefault(hash_of(tenant_id, move.key), []).append(move)
+        for key, some in by_hash.items():
+            call = calls.seed(key, some)
+            await self._server.run(call.script, call.keys, call.arguments)
+
+    async def extend(
+        self, record: Record, extension: Extension, limits: Limits
+    ) -> ExtendedReservation:
+        """See `Store`."""
+
+        def call(record: Record, fields: Fields, moment: Moment) -> Call:
+            return calls.extend(record, extension, fields, limits, self._memory, moment)
+
+        (status, now_ms, *rest), fields = await self._of_record(record, call)
+        if status == b"forgotten":
+            raise forgotten(record)
+        if status == b"over":
+            raise over(stored.reservation_from(rest[0]))
+        value, is_in_debt, before, values = rest
+        reservation = stored.reservation_from(value)
+        self._shards.holds_until(shard_of(record.subject.tenant_id), reservation.expires_ms)
+        if not before:
+            return ExtendedReservation(reservation, (), bool(is_in_debt))
+        asked = stored.reservation_from(before)
+        levels = _levels(fields, values)
+        shortfalls = extended_levels(asked, extension, limits, levels, now_ms).shortfalls
+        return ExtendedReservation(reservation, shortfalls, False)
+
+    async def settle(self, record: Record, report: Report, limits: Limits) -> Ended:
+        """See `Store`."""
+
+        def call(record: Record, fields: Fields, moment: Moment) -> Call:
+            return calls.settle(record, report, fields, limits, self._memory, moment)
+
+        ended = await self._end(record, call)
+        if not ended.already:
+            return ended
+        ending = ended.reservation.settlement
+        differs = report.usage is not None and (not ending or report.usage != ending.reported)
+        return Ended(ended.reservation, already=True, conflict=differs)
+
+    async def refund(self, record: Record, outcome: int, lifecycle: bytes, limits: Limits) -> Ended:
+        """See `Store`."""
+
+        def call(record: Record, fields: Fields, moment: Moment) -> Call:
+            return calls.refund(record, outcome, lifecycle, fields, limits, self._memory, moment)
+
+        return await self._end(record, call)
+
+    async def lapsed(self, most: int) -> Sequence[Reservation]:
+        """See `Store`."""
+        await self._watch_epoch()
+        await self._shards.look_at_next(time.monotonic())
+        moment = self._time.moment()
+        if self._time.went_back():
+            for reservation in await self._expiry.after(moment.now_ms + LONGEST_TTL_MS):
+                await self._run(calls.shorten(reservation, moment))
+        return await self._expiry.lapsed(moment.now_ms, most)
+
+    async def expire(self, reservation: Reservation, limits: Limits) -> Reservation | None:
+        """See `Store`."""
+
+        def call(record: Record, fields: Fields, moment: Moment) -> Call:
+            return calls.expire(record, fields, limits, self._memory, moment)
+
+        (status, now_ms, *rest), _ = await self._of_record(Record.of(reservation, self.epoch), call)
+        if status == b"kept":
+            return None
+        self._shards.has_event(shard_of(reservation.subject.tenant_id), now_ms)
+        return stored.reservation_from(rest[0])
+
+    async def find(self, tenant_id: str, reservation_id: str) -> Reservation | None:
+        """See `Store`."""
+        (value,) = await self._server.ask([("GET", reservation_key(tenant_id, reservation_id))])
+        return None if value is None else stored.reservation_from(value)
+
+    async def open_reservations(
+        self, tenant_id: str, after: tuple[int, str], most: int
+    ) -> Sequence[Reservation]:
+        """See `Store`."""
+        everybody = await self._expiry.all_in(shard_of(tenant_id))
+        found = [
+            reservation
+            for reservation in everybody
+            if reservation.subject.tenant_id == tenant_id
+            and (reservation.created_ms, reservation.id) > after
+        ]
+        return sorted(found, key=lambda r: (r.created_ms, r.id))[:most]
+
+    async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
+        """See `Store`."""
+
+        def call(moment: Moment) -> Call:
+            asked = calls.question(tenant_id, limits, moment.now_ms)
+            return calls.look(tenant_id, limits, asked, moment)
+
+        _, now_ms, values = await self._at_this_moment(call)
+        levels = _levels(calls.question(tenant_id, limits, now_ms), values)
+        return [limit_state(limit, levels, levels.held(limit.key), now_ms) for limit in limits]
+
+    async def adjust(self, adjustment: Adjustment) -> Adjusted:
+        """See `Store`."""
+        limit, tenant_id = adjustment.limit, adjustment.subject.tenant_id
+
+        def call(moment: Moment) -> Call:
+            return calls.adjust(adjustment, self._options.remember_ms, moment)
+
+        status, now_ms, *rest = await self._at_this_moment(call)
+        levels = _levels(calls.question(tenant_id, [limit], now_ms), rest[-1:])
+        if status == b"known":
+            check_repeated(adjustment, stored.grant_from(rest[0]))
+        elif status == b"bounds":
+            # Raises: the script asks what the domain asks.
+            adjusted_levels(adjustment, levels, now_ms)
+        else:
+            self._shards.has_event(shard_of(tenant_id), now_ms)
+        state = limit_state(limit, levels, levels.held(limit.key), now_ms)
+        return Adjusted(state, replayed=status == b"known")
+
+    async def outbox(self, most: int) -> Sequence[OutboxEntry]:
+        """See `Store`."""
+        await self._shards.look_at_next(time.monotonic())
+        return await self._outbox.oldest(most)
+
+    async def acknowledge(self, ids: Sequence[str]) -> None:
+        """See `Store`."""
+        await self._outbox.acknowledge(ids)
+
+    async def backlog(self) -> Backlog:
+        """See `Store`; as seen within the last seconds."""
+        await self._shards.look_at_next(time.monotonic())
+        return self._shards.backlog()
+
+    async def close(self) -> None:
+        """See `Store`."""
+        await self._server.close()
+
+    async def _end(self, record: Record, call: Callable[[Record, Fields, Moment], Call]) -> Ended:
+        (status, now_ms, *rest), _ = await self._of_record(record, call)
+        if status == b"forgotten":
+            raise forgotten(record)
+        if status == b"ended":
+            self._shards.has_event(shard_of(record.subject.tenant_id), now_ms)
+        return Ended(stored.reservation_from(rest[0]), already=status == b"known")
+
+    async def _of_record(
+        self, record: Record, call: Callable[[Record, Fields, Moment], Call]
+    ) -> tuple[Reply, Fields]:
+        """Answer to a call about a reservation, and the fields that it is about.
+
+        A record may name other limits than its reservation, if that was rebuilt from another
+        one; then the call is made again for the limits that it has.
+        """
+        for _ in range(_TRIES):
+            fields = Fields.of(record.subject.tenant_id, record.entries)
+            reply = await self._run(call(record, fields, self._time.moment()))
+            if reply[0] != b"other":
+                break
+            entries = stored.reservation_from(reply[2]).entries
+            record = msgspec.structs.replace(record, entries=entries)
+        return reply, fields
+
+    async def _at_this_moment(self, call: Callable[[Moment], Call]) -> Reply:
+        """Answer to a call that needs to know the windows of its moment."""
+        for _ in range(_TRIES):
+            reply = await self._run(call(self._time.moment()))
+            if reply[0] != b"moment":
+                break
+        return reply
+
+    async def _run(self, call: Call) -> Reply:
+        reply = await self._server.run(call.script, call.keys, call.arguments)
+        self._time.heard(reply[1])
+        return reply
+
+    async def _watch_epoch(self) -> None:
+        epoch = await epoch_of(self._server)
+        if epoch != self.epoch:
+            self.states_lost += 1
+            _log.error("state_lost", server=self._server.address, before=self.epoch, now=epoch)
+            self._memory = Memory(epoch, self._options.remember_ms)
+
+
+def _replayed(command: ReserveCommand, value: bytes, lapsed: int) -> Reserved:
+    existing = stored.reservation_from(value)
+    check_replay(existing, command.fingerprint, lapsed=existing.open and bool(lapsed))
+    return Reserved(existing, replayed=True)
+
+
+def _levels(fields: Fields, values: Sequence[bytes | None]) -> ReadLevels:
+    return ReadLevels(dict(zip(fields.fields, values, strict=True)))
+
+
+def _local_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
