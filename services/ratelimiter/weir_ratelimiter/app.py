@@ -17,6 +17,7 @@ from weir_core.rpc.interceptors import ServiceAuthInterceptor, default_intercept
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.telemetry import Telemetry
 from weir_ratelimiter.directory.follower import DirectoryFollower
+from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.envoy.server import envoy_server
 from weir_ratelimiter.ledger.ledger import Ledger
 from weir_ratelimiter.ledger.url import default_url
@@ -29,8 +30,8 @@ from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.servicer import SERVICE, RateLimiterServicer
 from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
-from weir_ratelimiter.store.base import Store
-from weir_ratelimiter.stores import open_memory
+from weir_ratelimiter.store.base import Limits, Store
+from weir_ratelimiter.stores import OpenedStore, open_store
 
 
 class RateLimiterApp:
@@ -68,6 +69,7 @@ class RateLimiterApp:
             interceptors=[*self._interceptors, ServiceAuthInterceptor([self._token])]
         )
         self.envoy_server: grpc.aio.Server | None = None
+        self._limiter: Limiter
 
     async def start(self) -> None:
         """Open store and ledger, follow the directory, and be ready to serve.
@@ -75,9 +77,11 @@ class RateLimiterApp:
         Raises:
             StartupError: one of them cannot be opened; what was opened is released by `stop`.
         """
-        store = self._open_store()
-        ledger = await self._open_ledger(store)
-        limiter = self._limiter(store, ledger)
+        opened = await self._open_store()
+        ledger = await self._open_ledger(opened.store)
+        limiter = self._limiter = self._build_limiter(opened, ledger)
+        for task in opened.tasks:
+            self._run(task)
         servicer = RateLimiterServicer(limiter, self._now_ms, self._telemetry.tracing)
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
         self._draining.push_async_callback(servicer.drain)
@@ -96,13 +100,12 @@ class RateLimiterApp:
         """Release everything, in the reverse order of its making. Idempotent."""
         await self._closing.aclose()
 
-    def _open_store(self) -> Store:
-        time = SteadyTime(self._clock)
-        opened = open_memory(self._settings, time, self._telemetry.registry)
+    async def _open_store(self) -> OpenedStore:
+        opened = await open_store(
+            self._settings, SteadyTime(self._clock), self._telemetry.registry, self._limits_of
+        )
         self._closing.push_async_callback(opened.store.close)
-        for task in opened.tasks:
-            self._run(task)
-        return opened.store
+        return opened
 
     async def _open_ledger(self, store: Store) -> Ledger:
         settings = self._settings
@@ -119,15 +122,19 @@ class RateLimiterApp:
         add_LedgerServiceServicer_to_server(servicer, self.server)
         return ledger
 
-    def _limiter(self, store: Store, ledger: Ledger) -> Limiter:
+    def _build_limiter(self, opened: OpenedStore, ledger: Ledger) -> Limiter:
         return Limiter(
-            store,
+            opened.store,
             RecordSigner(self._token.get_secret_value().encode()),
             now_ms=self._now_ms,
             default_ttl_ms=round(self._settings.ttl_s * 1_000),
             metrics=LimiterMetrics(self._telemetry.registry),
             budgets=ledger.budgets,
+            degraded=opened.degraded,
         )
+
+    def _limits_of(self, subject: Subject) -> Limits:
+        return self._limiter.book.resolve_for_ending(subject).by_key
 
     def _follow_directory(self, limiter: Limiter) -> None:
         channel = open_channel(

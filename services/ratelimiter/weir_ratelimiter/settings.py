@@ -32,6 +32,26 @@ class RateLimiterSettings(ServiceSettings):
     envoy_unknown_tenant: Literal["deny", "pass"] = Field(
         "deny", description="what becomes of an Envoy's request of no tenant of the directory"
     )
+    store: SecretStr = Field(
+        SecretStr("memory"),
+        description="where limits are counted: memory, redis://user:password@host:port/db or "
+        "redis+cluster://host:port",
+    )
+    store_timeout_s: float = Field(
+        0.1, gt=0, le=10, description="of one call to a shared store, before it counts as away"
+    )
+    when_store_is_away: Literal["share", "closed"] = Field(
+        "share", description="admit on this replica's share of the limits, or nothing"
+    )
+    degraded_budget_credit: float = Field(
+        1.0, ge=0, le=100, description="percent of a budget that may be spent meanwhile"
+    )
+    least_replicas: int = Field(
+        1, ge=1, le=1_000, description="ratelimiters to share with before any was counted"
+    )
+    most_pending: int = Field(
+        100_000, ge=1, description="reservations kept to be told to the store afterwards"
+    )
     journal: str = Field(".weir/journal", description="folder of the journal")
     fsync: FsyncPolicy = "interval"
     fsync_interval_s: float = Field(1.0, gt=0, le=60, description="seconds between fsyncs")

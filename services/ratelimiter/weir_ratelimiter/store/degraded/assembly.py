@@ -86,7 +86,8 @@ def assemble(
     pending = PendingLog.open(
         options.folder / "pending.db", fsync=memory.fsync, most=options.most_pending
     )
-    mode, count = Mode(), ReplicaCount(options.least_replicas)
+    mode = Mode()
+    count = ReplicaCount(options.folder / "replicas", options.least_replicas)
     credit = Credit(options.budget_credit)
     metrics = DegradedMetrics(registry)
     GapCollector(mode, pending, count, now_ms, registry)

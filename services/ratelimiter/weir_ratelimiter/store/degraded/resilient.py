@@ -168,9 +168,8 @@ class ResilientStore:
         await self._shared.batch(lambda store: store.acknowledge(ids))
 
     async def backlog(self) -> Backlog:
-        """See `Store`; with what the shared store has still to be told."""
-        backlog = await self._shared.batch(lambda store: store.backlog())
-        return Backlog(backlog.events + len(self._pending), backlog.oldest_ms)
+        """See `Store`."""
+        return await self._shared.batch(lambda store: store.backlog())
 
     async def close(self) -> None:
         """See `Store`."""
