@@ -90,7 +90,6 @@ class Account:
 class FakeLimiter(RateLimiterServiceServicer):
     """Admits everything but for what a test refuses; remembers everything."""
 
-    Explain = staticmethod(_not_played)
     AdjustLimit = staticmethod(_not_played)
     ListReservations = staticmethod(_not_played)
 
@@ -109,6 +108,8 @@ class FakeLimiter(RateLimiterServiceServicer):
         self.refuse: Callable[[rl.ReserveRequest], WeirError | None] = lambda _: None
         self.refuse_extension: Callable[[rl.Extension], WeirError | None] = lambda _: None
         self.settle_failures = 0
+        self.explained: list[rl.ExplainRequest] = []
+        self.explanation = rl.ExplainResponse()
         self.reserve_gate: asyncio.Event | None = None
         self.answer_gate: asyncio.Event | None = None
         self.reserving = 0
@@ -167,6 +168,10 @@ class FakeLimiter(RateLimiterServiceServicer):
 
     async def Extend(self, request: rl.ExtendRequest, context: Any) -> rl.ExtendResponse:
         return rl.ExtendResponse(results=[self._extend(e) for e in request.extensions])
+
+    async def Explain(self, request: rl.ExplainRequest, context: Any) -> rl.ExplainResponse:
+        self.explained.append(request)
+        return self.explanation
 
     async def Settle(self, request: rl.SettleRequest, context: Any) -> rl.SettleResponse:
         self._maybe_fail()

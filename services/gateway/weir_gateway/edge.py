@@ -33,6 +33,7 @@ from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
+from weir_gateway.links.account_reader import AccountReader
 from weir_gateway.links.limiter import Limiter
 from weir_gateway.links.limiter_channel import open_limiter_channel
 from weir_gateway.links.scheduler_link import SchedulerLink
@@ -41,6 +42,7 @@ from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.native.inference_servicer import InferenceServicer
 from weir_gateway.native.not_built import add_unbuilt_services
 from weir_gateway.openai.app import create_http_app
+from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.text.model_texts import ModelTexts
 
@@ -125,6 +127,8 @@ class Edge:
             metrics=metrics,
             most_s=settings.request_timeout_s,
         )
+        reader = AccountReader(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
+        self._limits = LimitsPage(reader, self._models)
         self._clock = clock
         self._registry = telemetry.registry
 
@@ -147,6 +151,7 @@ class Edge:
         return create_http_app(
             reception=self._reception,
             models=self._models,
+            limits=self._limits,
             clock=self._clock,
             registry=self._registry,
             not_ready=self.not_ready,

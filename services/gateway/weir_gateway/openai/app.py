@@ -23,6 +23,7 @@ from weir_core.telemetry.metrics_app import metrics_routes
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
+from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.openai.requests import chat_request, completion_request
 
 _log = get_logger(__name__)
@@ -48,6 +49,7 @@ def create_http_app(
     *,
     reception: Reception,
     models: ModelList,
+    limits: LimitsPage,
     clock: Clock,
     registry: CollectorRegistry,
     not_ready: Callable[[], str],
@@ -61,6 +63,7 @@ def create_http_app(
     Args:
         reception: takes requests in.
         models: what `/v1/models` shows.
+        limits: what `/v1/limits` shows.
         clock: for ids and headers.
         registry: what `/metrics` shows.
         not_ready: why the process cannot serve; empty when it can.
@@ -82,13 +85,14 @@ def create_http_app(
 
     chat = endpoint(chat_request, chat=True)
     completion = endpoint(completion_request, chat=False)
-    pages = _Pages(reception, models, clock, not_ready)
+    pages = _Pages(reception, models, limits, clock, not_ready)
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
             Route("/v1/models", pages.list_models),
             Route("/v1/models/{name:path}", pages.get_model),
+            Route("/v1/limits", pages.show_limits),
             Route("/healthz/live", pages.live),
             Route("/healthz/ready", pages.ready),
             *metrics_routes(registry, lambda: not not_ready()),
@@ -134,11 +138,13 @@ class _Pages:
         self,
         reception: Reception,
         models: ModelList,
+        limits: LimitsPage,
         clock: Clock,
         not_ready: Callable[[], str],
     ) -> None:
         self._reception = reception
         self._models = models
+        self._limits = limits
         self._clock = clock
         self._not_ready = not_ready
 
@@ -153,6 +159,13 @@ class _Pages:
         caller = self._reception.authenticate(request.headers.get("authorization"))
         info = self._models.one(caller, request.path_params["name"])
         return JSONResponse(_model_json(info), headers=self._request_id())
+
+    async def show_limits(self, request: Request) -> Response:
+        """`GET /v1/limits`."""
+        caller = self._reception.authenticate(request.headers.get("authorization"))
+        self._reception.check_rate(caller)
+        page = await self._limits.show(caller, request.query_params)
+        return JSONResponse(page, headers=self._request_id())
 
     async def live(self, _: Request) -> Response:
         """`GET /healthz/live`: the loop turns."""
