@@ -78,7 +78,7 @@ class Postgres:
 
     def _wait_ready(self) -> None:
         end = time.monotonic() + _START_TIMEOUT_S
-        ask = [_BIN / "pg_isready", "-q", "-h", str(self._folder)]
+        ask = [str(_BIN / "pg_isready"), "-q", "-h", str(self._folder)]
         while subprocess.run(ask, check=False, timeout=_START_TIMEOUT_S).returncode:
             if time.monotonic() > end:
                 log = (self._folder / "log").read_text(encoding="utf-8", errors="replace")

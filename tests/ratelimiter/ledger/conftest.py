@@ -29,3 +29,10 @@ async def book(ledger_url: str) -> AsyncIterator[Book]:
     """An empty ledger, with an outbox in front of it."""
     async with open_book(ledger_url) as opened:
         yield opened
+
+
+@pytest.fixture
+async def tmp_book(tmp_path: Path) -> AsyncIterator[Book]:
+    """As `book`, on SQLite alone: for what never reaches a database."""
+    async with open_book(f"sqlite:///{tmp_path}/ledger.sqlite") as opened:
+        yield opened

@@ -5,7 +5,7 @@ import msgspec
 from weir_ratelimiter.ledger.pseudonyms import Pseudonyms
 from weir_ratelimiter.ledger.row import LedgerRow
 
-_OF_TENANT = (
+NAMES = (
     "user_id",
     "api_key_id",
     "reservation_id",
@@ -14,6 +14,7 @@ _OF_TENANT = (
     "limit_id",
     "note",
 )
+"""Columns that get pseudonyms, beside `tenant_id`."""
 
 
 def erased_row(row: LedgerRow, pseudonyms: Pseudonyms) -> LedgerRow:
@@ -21,7 +22,5 @@ def erased_row(row: LedgerRow, pseudonyms: Pseudonyms) -> LedgerRow:
 
     Also the reservation id, which anybody can derive from the request id.
     """
-    names = {
-        field: pseudonyms.of(field, row.tenant_id, getattr(row, field)) for field in _OF_TENANT
-    }
+    names = {field: pseudonyms.of(field, row.tenant_id, getattr(row, field)) for field in NAMES}
     return msgspec.structs.replace(row, tenant_id=pseudonyms.tenant(row.tenant_id), **names)

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-from sqlalchemy import delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from weir_ratelimiter.ledger.database import Database, Turn
-from weir_ratelimiter.ledger.erased import erased_row
+from weir_ratelimiter.ledger.erased import NAMES, erased_row
 from weir_ratelimiter.ledger.pseudonyms import Pseudonyms
 from weir_ratelimiter.ledger.rollup import HourSums, forget_empty_hours
 from weir_ratelimiter.ledger.row import LedgerRow
 from weir_ratelimiter.ledger.tables import erasures, rejects, rows
 
 _AT_ONCE = 500
+_REPLACED = ("id", "tenant_id", *NAMES)
+_REPLACE = (
+    update(rows)
+    .where(rows.c.id == bindparam("new_id"))
+    .values({name: bindparam(f"new_{name}") for name in _REPLACED})
+)
 
 
 class Eraser:
@@ -60,10 +65,8 @@ class Eraser:
 
     async def _replace(self, turn: Turn, before: Sequence[LedgerRow]) -> None:
         after = [erased_row(row, self._pseudonyms) for row in before]
-        for row in after:
-            values = msgspec.structs.asdict(row)
-            statement = update(rows).where(rows.c.id == values.pop("id")).values(values)
-            await turn.connection.execute(statement)
+        values = [{f"new_{name}": getattr(row, name) for name in _REPLACED} for row in after]
+        await turn.connection.execute(_REPLACE, values)
         sums = HourSums()
         sums.add(before, -1)
         sums.add(after)

@@ -1,0 +1,237 @@
+"""The pump in bad times: databases that go, events that cannot be written, kill -9."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import select, text
+
+from tests.ratelimiter.ledger.support import Book, ListOutbox, charge, open_book
+from tests.ratelimiter.postgres import running_postgres
+from weir_core.errors import Reason, WeirError
+from weir_core.errors.startup import StartupError
+from weir_ratelimiter.domain.change import LedgerEvent
+from weir_ratelimiter.domain.usage import Usage
+from weir_ratelimiter.ledger.tables import metadata, rejects
+from weir_ratelimiter.ledger.url import parse_url
+from weir_ratelimiter.ledger.verification import differences
+
+DEADLINE_S = 20.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(book: Book) -> AsyncIterator[None]:
+    await book.ledger.start()
+    try:
+        yield
+    finally:
+        await book.ledger.pump.stop()
+
+
+def sample(book: Book, name: str, **labels: str) -> float | None:
+    return book.registry.get_sample_value(f"weir_ratelimiter_ledger_{name}", labels)
+
+
+async def rejected(book: Book) -> list[Any]:
+    async with book.ledger.database.reading() as connection:
+        return list(await connection.execute(select(rejects)))
+
+
+async def test_events_are_written_and_then_acknowledged(book: Book) -> None:
+    async with running(book):
+        book.outbox.put(*(charge(f"r{number}") for number in range(1_201)))
+        await until(lambda: not book.outbox.entries)
+        await until(lambda: sample(book, "lag_events") == 0)
+    assert len(await book.rows()) == 1_201
+    assert sample(book, "rows_total", kind="charge") == 1_201
+    status = await book.ledger.status()
+    assert (status.events, status.age_ms, status.error) == (0, 0, "")
+    assert status.written_ms == book.time.ms
+
+
+async def test_what_waits_at_the_end_is_written(book: Book) -> None:
+    await book.ledger.start()
+    book.outbox.put(*(charge(f"r{number}") for number in range(700)))
+    await book.ledger.pump.stop()
+    assert book.outbox.entries == []
+    assert len(await book.rows()) == 700
+
+
+async def test_a_kill_between_write_and_acknowledgement_charges_once(ledger_url: str) -> None:
+    outbox = ForgetfulOutbox()
+    async with open_book(ledger_url, outbox) as book:
+        outbox.put(*(charge(f"r{number}") for number in range(600)))
+        with pytest.raises(ConnectionResetError):
+            await book.ledger.pump._drain()
+        assert len(outbox.entries) == 600
+    async with open_book(ledger_url, outbox) as book:
+        assert len(await book.rows()) == 500
+        await book.ledger.pump.flush()
+        assert outbox.entries == []
+        assert len(await book.rows()) == 600
+        assert await differences(book.ledger.database) == []
+
+
+class ForgetfulOutbox(ListOutbox):
+    """Dies at the first acknowledgement, as a process does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._died = False
+
+    async def acknowledge(self, ids: Any) -> None:
+        if not self._died:
+            self._died = True
+            raise ConnectionResetError
+        await super().acknowledge(ids)
+
+
+def poisons() -> list[LedgerEvent]:
+    good = charge("poison")
+    return [
+        msgspec.structs.replace(good, settled_ms=2**62),
+        msgspec.structs.replace(good, price_version=2**63),
+        msgspec.structs.replace(good, outcome=40_000),
+        msgspec.structs.replace(good, created_ms=-1),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+async def test_an_event_that_cannot_be_written_holds_up_no_other(book: Book, number: int) -> None:
+    poison = poisons()[number]
+    events = [charge(f"r{number}") for number in range(20)]
+    await book.write(*events[:7], poison, *events[7:])
+    await book.write(poison)
+    assert book.outbox.entries == []
+    assert len(await book.rows()) == 20
+    (kept,) = await rejected(book)
+    assert kept.tenant_id == "acme"
+    assert msgspec.msgpack.decode(kept.event, type=LedgerEvent) == poison
+    assert sample(book, "errors_total", cause="rejected") == 2
+    assert await differences(book.ledger.database) == []
+
+
+async def test_a_row_that_the_database_refuses_is_set_aside_too(book: Book) -> None:
+    await book.ledger.database.ready()
+    async with book.ledger.database.writing() as turn:
+        name = "ledger_rows_refuse"
+        if book.ledger.database.sqlite:
+            await turn.connection.execute(
+                text(
+                    f"CREATE TRIGGER {name} BEFORE INSERT ON ledger_rows "
+                    "WHEN NEW.request_id = 'bad' "
+                    "BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed'); END"
+                )
+            )
+        else:
+            check = f"ALTER TABLE ledger_rows ADD CONSTRAINT {name} CHECK (request_id <> 'bad')"
+            await turn.connection.execute(text(check))
+    await book.write(charge("a"), charge("bad"), charge("b"))
+    assert [row.request_id for row in await book.rows()] == ["a", "b"]
+    assert len(await rejected(book)) == 1
+
+
+async def test_a_database_that_goes_and_comes_back_loses_nothing() -> None:
+    with running_postgres() as server:
+        async with open_book(await server.new_database()) as book, running(book):
+            book.outbox.put(charge("before"))
+            await until(lambda: not book.outbox.entries)
+            server.kill()
+            book.outbox.put(*(charge(f"r{number}") for number in range(50)))
+            await until(lambda: bool(book.ledger.pump.last_error))
+            with pytest.raises(WeirError) as refused:
+                await book.ledger.pump.flush()
+            assert refused.value.reason is Reason.LIMITER_UNAVAILABLE
+            status = await book.ledger.status()
+            assert (status.events, status.written_ms) == (50, None)
+            assert status.error
+            assert (sample(book, "errors_total", cause="database") or 0) >= 1
+            server.start()
+            await until(lambda: not book.outbox.entries)
+            assert len(await book.rows()) == 51
+            await until(lambda: book.ledger.pump.last_error == "")
+
+
+async def test_a_start_without_the_database_waits_for_it() -> None:
+    with running_postgres() as server:
+        url = await server.new_database()
+        server.kill()
+        async with open_book(url) as book, running(book):
+            book.outbox.put(charge("r"))
+            await until(lambda: bool(book.ledger.pump.last_error))
+            server.start()
+            await until(lambda: not book.outbox.entries)
+            assert len(await book.rows()) == 1
+
+
+async def test_a_flush_covers_every_event_of_before_it(book: Book) -> None:
+    async def put_and_flush(number: int) -> None:
+        book.outbox.put(charge(f"r{number}", Usage(1, 0, 1)))
+        await book.ledger.pump.flush()
+        known = {row.request_id for row in await book.rows()}
+        assert f"r{number}" in known
+
+    await asyncio.gather(*map(put_and_flush, range(40)))
+
+
+async def test_two_ledgers_start_at_once_on_an_empty_database(ledger_url: str) -> None:
+    async with open_book(ledger_url) as one, open_book(ledger_url) as two:
+        await asyncio.gather(one.ledger.database.ready(), two.ledger.database.ready())
+        await asyncio.gather(one.write(charge("a")), two.write(charge("b")))
+        assert {row.request_id for row in await one.rows()} == {"a", "b"}
+
+
+async def test_a_database_of_a_later_release_is_refused_by_name(ledger_url: str) -> None:
+    async with open_book(ledger_url) as book:
+        await book.write(charge("r"))
+        async with book.ledger.database.writing() as turn:
+            await turn.connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    async with open_book(ledger_url) as book:
+        with pytest.raises(StartupError, match=r"of another release.*change ledger_url"):
+            await book.ledger.start()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("mysql://u:secret@h/d", "of the kind 'mysql'"),
+        ("no url", "is no URL"),
+        ("sqlite://", "names no database"),
+        ("sqlite:///:memory:", "names no database"),
+        ("postgresql://u:secret@h", "names no database"),
+    ],
+)
+def test_a_bad_url_says_what_it_must_be_and_no_password(url: str, why: str) -> None:
+    with pytest.raises(StartupError) as refused:
+        parse_url(url)
+    assert why in str(refused.value)
+    assert "--ledger-url" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_file_of_the_ledger_is_its_owners_alone(tmp_path: Path) -> None:
+    async with open_book(f"sqlite:///{tmp_path}/deep/ledger.sqlite") as book:
+        await book.write(charge("r"))
+        for file in (tmp_path / "deep").iterdir():
+            assert file.stat().st_mode & 0o777 == 0o600, file
+
+
+async def test_the_schema_of_the_migrations_is_that_of_the_tables(book: Book) -> None:
+    await book.ledger.database.ready()
+    async with book.ledger.database.reading() as connection:
+        found = await connection.run_sync(
+            lambda sync: compare_metadata(MigrationContext.configure(sync), metadata)
+        )
+    assert found == []
