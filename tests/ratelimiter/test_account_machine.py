@@ -263,6 +263,7 @@ class AccountMachine(RuleBasedStateMachine):
         path = self.log.journal_path
         content = path.read_bytes()
         self.loop.run_until_complete(self.store.close())
+        del self.store
         path.write_bytes(content + torn)
         self.open_store()
 

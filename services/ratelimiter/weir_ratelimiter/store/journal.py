@@ -77,11 +77,11 @@ class Journal:
         """Bring everything to the disk and close the file."""
         with contextlib.suppress(OSError):
             os.fsync(self._fd)
-        os.close(self._fd)
+        self._close()
 
     def discard(self) -> None:
         """Close and remove a file that nobody will need."""
-        os.close(self._fd)
+        self._close()
         self.path.unlink(missing_ok=True)
 
     async def _fsync(self) -> None:
@@ -93,6 +93,11 @@ class Journal:
             self._broken = f"fsync of the journal failed: {error.strerror}"
         finally:
             self._syncing = None
+
+    def _close(self) -> None:
+        # A number that is closed twice may be another file's by then.
+        fd, self._fd = self._fd, -1
+        os.close(fd)
 
     def _check(self) -> None:
         if self._broken is not None:

@@ -88,7 +88,8 @@ class JournalFolder:
 
     def close(self) -> None:
         """Let another process use the folder."""
-        os.close(self._lock)
+        lock, self._lock = self._lock, -1
+        os.close(lock)
 
     def _files(self) -> Iterable[Path]:
         return [path for path in self.path.iterdir() if _NAME.fullmatch(path.name)]

@@ -34,6 +34,8 @@ class MemoryState:
         self.next_sequence = 1
         self.forgotten_upto_ms = 0
         self._by_expiry: list[tuple[int, str]] = []
+        self._latest_expiry_ms = 0
+        """No lease ends after."""
         self._open_count = 0
         self._open_tokens = 0
         self._ended: deque[tuple[int, str]] = deque()
@@ -72,6 +74,7 @@ class MemoryState:
         self.reservations[reservation.id] = reservation
         if reservation.open:
             self._count(reservation, 1)
+            self._latest_expiry_ms = max(self._latest_expiry_ms, reservation.expires_ms)
             heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
         else:
             self._ended.append((_ended_ms(reservation), reservation.id))
@@ -85,8 +88,12 @@ class MemoryState:
             self._count(old, -1)
         if reservation.open:
             self._count(reservation, 1)
+            self._latest_expiry_ms = max(self._latest_expiry_ms, reservation.expires_ms)
             for key in _lease_keys(reservation):
-                self.leases[key].hold(reservation.id, at_ms, reservation.expires_ms)
+                leases = self.leases[key]
+                # Who lost its place before the clock went back does not get another one.
+                if not was_open or reservation.id in leases:
+                    leases.hold(reservation.id, at_ms, reservation.expires_ms)
             if old is None or reservation.expires_ms < old.expires_ms:
                 heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
         else:
@@ -120,7 +127,11 @@ class MemoryState:
 
     def outliving(self, latest_ms: int) -> list[Reservation]:
         """Open reservations whose leases end after `latest_ms`."""
-        return [r for r in self.reservations.values() if r.open and r.expires_ms > latest_ms]
+        if self._latest_expiry_ms <= latest_ms:
+            return []
+        found = [r for r in self.reservations.values() if r.open and r.expires_ms > latest_ms]
+        self._latest_expiry_ms = max((r.expires_ms for r in found), default=latest_ms)
+        return found
 
     def restarted(self, limits: Iterable[Limit], now_ms: int) -> tuple[Move, ...]:
         """Moves that make the buckets of `limits` count from now whose clock went far back."""
@@ -132,14 +143,17 @@ class MemoryState:
         return tuple(moves)
 
     def forget_idle(self, now_ms: int) -> None:
-        """Forget full buckets (one that is not there is full) and windows long over."""
+        """Forget what has been idle for as long as the end of a reservation is remembered.
+
+        Buckets that were full by then, since one that is not there is full, and windows that
+        were over. Sooner, a late settlement or a clock that goes back could tell.
+        """
+        idle_since_ms = now_ms - self._horizon_ms
         for key, bucket in list(self.buckets.items()):
-            if bucket.shape.is_full(bucket.shape.refilled(bucket.state, now_ms)):
+            if bucket.shape.is_full(bucket.shape.refilled(bucket.state, idle_since_ms)):
                 del self.buckets[key]
-        # A settlement may come as late as the end of a reservation is remembered.
-        latest_end_ms = now_ms - self._horizon_ms
         for key, window in [name for name, count in self.windows.items() if count.held == 0]:
-            if surely_over_ms(window) < latest_end_ms:
+            if surely_over_ms(window) < idle_since_ms:
                 del self.windows[key, window]
 
     def totals(self, now_ms: int) -> dict[str, int]:
