@@ -5,7 +5,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
-from weir_cli.commands import chat, explain, keys, limits, models, up
+from weir_cli.commands import chat, explain, keys, ledger, limits, models, up
 from weir_cli.errors import CommandError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command("up")(up.up)
 app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
 app.add_typer(keys.app, name="keys")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
 

@@ -37,7 +37,7 @@ def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
         if not secret:
             raise CommandError(f"--address needs the cluster secret; set {TOKEN_VARIABLE}")
         return Door(address, SecretStr(secret))
-    folder = state_dir or _newest_running()
+    folder = state_dir or newest_running()
     try:
         settings = yaml.safe_load((folder / f"{RATELIMITER}.yaml").read_text(encoding="utf-8"))
         secret = (folder / "cluster_secret").read_text(encoding="utf-8").strip()
@@ -46,7 +46,12 @@ def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
 
 
-def _newest_running() -> Path:
+def newest_running() -> Path:
+    """The folder of the newest `weir up` that runs on this machine.
+
+    Raises:
+        CommandError: there is none.
+    """
     home = runs_home()
     runs = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
     for folder in reversed(runs):

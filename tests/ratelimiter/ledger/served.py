@@ -22,8 +22,8 @@ TOKEN = SecretStr("cluster")
 
 
 @asynccontextmanager
-async def served(book: Book) -> AsyncIterator[Any]:
-    """A stub."""
+async def served_at(book: Book) -> AsyncIterator[str]:
+    """Where it is served."""
     interceptors = default_interceptors(
         tracing=Tracing("test"), registry=CollectorRegistry(), tokens=[TOKEN]
     )
@@ -31,9 +31,17 @@ async def served(book: Book) -> AsyncIterator[Any]:
     add_LedgerServiceServicer_to_server(LedgerServicer(book.ledger, 1_000), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    channel = open_channel(f"127.0.0.1:{port}", name="ratelimiter", token=TOKEN)
     try:
-        yield LedgerServiceStub(channel)
+        yield f"127.0.0.1:{port}"
     finally:
-        await channel.close()
         await server.stop(0)
+
+
+@asynccontextmanager
+async def served(book: Book) -> AsyncIterator[Any]:
+    """A stub."""
+    async with (
+        served_at(book) as address,
+        open_channel(address, name="ratelimiter", token=TOKEN) as channel,
+    ):
+        yield LedgerServiceStub(channel)
