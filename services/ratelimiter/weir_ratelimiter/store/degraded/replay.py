@@ -29,6 +29,7 @@ class Told(StrEnum):
     CONFLICT = "conflict"
     GONE = "gone"
     KEPT = "kept"
+    LATER = "later"
 
 
 class Replay:
@@ -41,8 +42,8 @@ class Replay:
         shared: is told.
         local: knows what lives here.
         pending: what is to be told.
-        limits_of: limits of a subject by key, as configured now; raises WeirError before the
-            directory has come.
+        limits_of: limits of a subject by key, as configured now; raises
+            WeirError(LIMITER_UNAVAILABLE) before the directory has come.
         metrics: counts the rows.
     """
 
@@ -67,25 +68,25 @@ class Replay:
         return len(self._pending) <= len(self._kept)
 
     async def run(self) -> None:
-        """Tell all there is to tell.
+        """Tell all there is to tell, or as much as can be told now.
 
         Raises:
-            WeirError: LIMITER_UNAVAILABLE if the store is away again, or the directory has not
-                come; the rest stays for the next time.
+            WeirError: LIMITER_UNAVAILABLE if what is pending cannot be written.
         """
         for row in list(self._kept.values()):
             if self._pending.get(row.id) is not row or not await self._lives_here(row):
                 del self._kept[row.id]
         rows = [row for row in self._pending.rows() if row.id not in self._kept]
         for start in range(0, len(rows), _AT_ONCE):
-            some = rows[start : start + _AT_ONCE]
-            results = await asyncio.gather(*map(self._tell, some), return_exceptions=True)
-            for failed in results:
-                if isinstance(failed, BaseException):
-                    raise failed
+            told = await asyncio.gather(*map(self._told, rows[start : start + _AT_ONCE]))
+            for row, outcome in zip(rows[start:], told, strict=False):
+                self._note(row, outcome)
+            if Told.LATER in told:
+                return
 
-    async def _tell(self, row: Pending) -> None:
-        told = await self._told(row)
+    def _note(self, row: Pending, told: Told) -> None:
+        if told is Told.LATER:
+            return
         self._metrics.replayed(told)
         if told is Told.KEPT:
             self._kept[row.id] = row
@@ -93,14 +94,14 @@ class Replay:
             self._pending.drop(row)
 
     async def _told(self, row: Pending) -> Told:
-        limits = self._limits_of(row.record.subject)
         try:
+            limits = self._limits_of(row.record.subject)
             if row.ended is None:
                 return await self._tell_running(row, limits)
             return _told_end(await self._end(row, row.ended, limits))
         except WeirError as error:
             if error.reason is Reason.LIMITER_UNAVAILABLE:
-                raise
+                return Told.LATER
             _log.warning("replay_refused", reservation_id=row.id, cause=error.message)
             return Told.GONE
 

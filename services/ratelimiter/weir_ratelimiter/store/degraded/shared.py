@@ -11,6 +11,7 @@ from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.store.away import StoreAway
 from weir_ratelimiter.store.base import Store
 from weir_ratelimiter.store.degraded.breaker import Breaker
+from weir_ratelimiter.store.degraded.deadline import within
 from weir_ratelimiter.store.degraded.mode import Mode
 from weir_ratelimiter.store.degraded.replicas import ReplicaCount, Replicas
 
@@ -146,8 +147,7 @@ class SharedStore:
 
     async def _in_time(self, work: Awaitable[T], limit_s: float) -> T:
         try:
-            async with asyncio.timeout(limit_s):
-                return await work
+            return await within(limit_s, work)
         except TimeoutError:
             raise StoreAway(f"no answer within {limit_s * 1_000:.0f} ms") from None
 

@@ -33,11 +33,7 @@ class StoreWatch:
         self._beaten_ms = now_ms()
 
     async def tick(self) -> None:
-        """One round; for a periodic task, several times a second.
-
-        Raises:
-            WeirError: LIMITER_UNAVAILABLE; see `Replay.run`.
-        """
+        """One round; for a periodic task, several times a second. Raises as `Replay.run`."""
         await self._local.tend()
         await self._shared.probe(len(self._pending))
         if self._now_ms() - self._beaten_ms >= _BEAT_MS:

@@ -26,6 +26,18 @@ INDETERMINATE = (exceptions.TimeoutError, exceptions.ConnectionError, TimeoutErr
 """The call may or may not have been carried out."""
 
 
+_CERTAIN = (
+    exceptions.OutOfMemoryError,
+    exceptions.ReadOnlyError,
+    exceptions.BusyLoadingError,
+    exceptions.ClusterDownError,
+    exceptions.MasterDownError,
+    exceptions.AuthenticationError,
+    exceptions.NoPermissionError,
+)
+"""No other call would fare better."""
+
+
 def unavailable(address: str, error: Exception) -> StoreAway:
     """LIMITER_UNAVAILABLE with the cause; `address` is without credentials."""
     return StoreAway(
@@ -35,8 +47,7 @@ def unavailable(address: str, error: Exception) -> StoreAway:
 
 def _is_certain(error: Exception) -> bool:
     """Whether asking again at once is useless: nobody listens, or somebody said no."""
-    refused = isinstance(error.__context__, ConnectionRefusedError)
-    return refused or not isinstance(error, INDETERMINATE)
+    return isinstance(error.__context__, ConnectionRefusedError) or isinstance(error, _CERTAIN)
 
 
 def _cause(error: Exception) -> str:
