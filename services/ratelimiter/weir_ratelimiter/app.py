@@ -82,7 +82,9 @@ class RateLimiterApp:
         limiter = self._limiter = self._build_limiter(opened, ledger)
         for task in opened.tasks:
             self._run(task)
-        servicer = RateLimiterServicer(limiter, self._now_ms, self._telemetry.tracing)
+        servicer = RateLimiterServicer(
+            limiter, self._now_ms, self._telemetry.tracing, ledger.budgets
+        )
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
         self._draining.push_async_callback(servicer.drain)
         if self._settings.envoy_address:

@@ -1,6 +1,7 @@
 """Where limits stand, as messages."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
@@ -10,6 +11,7 @@ from weir_ratelimiter.store.base import LimitState
 from weir_ratelimiter.wire import write_time
 
 _MOST_KNOWN = 100_000
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class StatusWriter:
@@ -28,6 +30,7 @@ class StatusWriter:
         into: RepeatedCompositeFieldContainer[LimitStatus],
         now_ms: int,
         violated: Collection[str] = (),
+        used_last_minute: Mapping[str, int] = _NONE,
     ) -> None:
         """Append one status a state.
 
@@ -36,6 +39,7 @@ class StatusWriter:
             into: the field of the answer.
             now_ms: wall time, Unix milliseconds.
             violated: keys of limits that a hypothetical request does not fit in.
+            used_last_minute: units by key of the limit, where known.
         """
         for state in states:
             limit = state.limit
@@ -47,6 +51,8 @@ class StatusWriter:
                 status.window = state.window
             if limit.key in violated:
                 status.violated = True
+            if limit.key in used_last_minute:
+                status.used_last_minute = used_last_minute[limit.key]
 
     def _fixed(self, limit: Limit) -> LimitStatus:
         known = self._known.get(limit.key)

@@ -21,6 +21,7 @@ from weir_ratelimiter.limit_status import StatusWriter
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.multiplex import AccountStreams
 from weir_ratelimiter.store.base import ExtendedReservation
+from weir_ratelimiter.usage_source import UsageSource, used_last_minute
 
 SERVICE = "weir.ratelimiter.v1.RateLimiterService"
 
@@ -31,11 +32,25 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RateLimiterServicer(RateLimiterServiceServicer):
-    """Serves one limiter; exceptions become statuses in the interceptors."""
+    """Serves one limiter; exceptions become statuses in the interceptors.
 
-    def __init__(self, limiter: Limiter, now_ms: Callable[[], int], tracing: Tracing) -> None:
+    Args:
+        limiter: what is served.
+        now_ms: wall time, Unix milliseconds.
+        tracing: of calls over shared streams.
+        usage: what explanations know of the last minute; None: nothing.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        now_ms: Callable[[], int],
+        tracing: Tracing,
+        usage: UsageSource | None = None,
+    ) -> None:
         self._limiter = limiter
         self._now_ms = now_ms
+        self._usage = usage
         self._statuses = StatusWriter()
         self._streams = AccountStreams(self, tracing)
 
@@ -117,7 +132,8 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             found = await self._limiter.find(tenant_id, request.reservation_id)
             response.reservation.CopyFrom(wire.reservation_to(found))
         states = await self._limiter.states(subject)
-        self._statuses.write(states, response.limits, self._now_ms(), violated)
+        used = await used_last_minute(self._usage, subject, states) if self._usage else {}
+        self._statuses.write(states, response.limits, self._now_ms(), violated, used)
         return response
 
     async def ListReservations(  # noqa: N802
