@@ -7,6 +7,7 @@ import pytest_asyncio
 from tests.default_model import default_model_folder
 from tests.e2e.counted import COUNTED, PRICED
 from tests.e2e.deployment import Deployment, deployed
+from tests.e2e.quota import QUOTA_TENANTS
 from tests.tiny_llama import write_tiny_llama
 
 WIDE = [
@@ -51,6 +52,7 @@ async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
         "reconciled": {"plan": "counted"},
         "preempted": {"plan": "counted"},
         "queueing": {"plan": "one-at-a-time"},
+        **QUOTA_TENANTS,
     }
     async with deployed(
         tmp_path_factory.mktemp("counting") / "state",

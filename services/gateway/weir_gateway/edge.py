@@ -1,5 +1,7 @@
 """The edge role: doors, and the life of every request behind them."""
 
+import asyncio
+import contextlib
 import time
 
 import grpc
@@ -170,6 +172,12 @@ class Edge:
         self._extender.start()
         if self._settings.end_streams_on_revocation:
             self._directory.on_change(self._end_revoked)
+
+    async def wait_limiter(self, timeout_s: float) -> None:
+        """Returns when a ratelimiter is connected, or after `timeout_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._limiter_channel.channel_ready()
 
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""

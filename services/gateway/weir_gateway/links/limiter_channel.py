@@ -11,6 +11,8 @@ from weir_core.rpc.channel import ServiceChannel, open_channel
 _KNOB = "ratelimiter_address"
 # Calls go round those that are connected: one that died is passed over at once.
 _ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
+# Requests are refused while none is connected.
+_RECONNECT = ("grpc.max_reconnect_backoff_ms", 500)
 
 
 def open_limiter_channel(address: str, token: SecretStr) -> ServiceChannel:
@@ -24,7 +26,8 @@ def open_limiter_channel(address: str, token: SecretStr) -> ServiceChannel:
     Raises:
         StartupError: it is none of these.
     """
-    return open_channel(target(address), name="ratelimiter", token=token, options=[_ROUND_ROBIN])
+    options = [_ROUND_ROBIN, _RECONNECT]
+    return open_channel(target(address), name="ratelimiter", token=token, options=options)
 
 
 def target(address: str) -> str:
