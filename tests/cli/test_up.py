@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from tests.cli.running_stack import COMMAND, SERVING, RunningStack
+from tests.ratelimiter.valkey import running_valkey
 from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH
 from weir.gateway.v1 import inference_service_pb2 as wire
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
@@ -170,9 +171,14 @@ def test_once_ends_after_the_answer_and_leaves_nothing(tmp_path: Path) -> None:
         assert "tokens in" in running.output
         assert SERVING not in running.output
         assert running.children() == {}
-    with RunningStack(tmp_path, "--null", "--once", "--quiet") as again:
+    with (
+        running_valkey(tmp_path / "valkey") as valkey,
+        RunningStack(tmp_path, "--null", "--once", "--quiet", "--store", valkey.url) as again,
+    ):
         assert again.process.wait(90) == 0, again.output
         assert again.output == ""
+        with valkey.client() as client:
+            assert client.dbsize() > 0
 
 
 def test_ctrl_c_lets_a_running_answer_end(tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ def up(
     otlp: Annotated[
         str, typer.Option(help="OTLP/gRPC endpoint for traces, such as http://127.0.0.1:4317.")
     ] = "",
+    store: Annotated[
+        str,
+        typer.Option(
+            help="Redis or Valkey for the limits, redis://host:port/db, in place of memory; one "
+            "with a password better by environment WEIR_RATELIMITER__STORE.",
+        ),
+    ] = "",
     once: Annotated[bool, typer.Option("--once", help="End after the first answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures alone.")] = False,
 ) -> None:
@@ -68,6 +75,7 @@ def up(
         directory=directory,
         state_dir=state_dir,
         otlp=otlp,
+        store=store,
         api_key=os.environ.get("WEIR_API_KEY", ""),
     )
     stack = LocalStack(options, _write_nothing if quiet else _write, warn=_warn)

@@ -42,6 +42,7 @@ class StackOptions:
     directory: Path | None = None
     state_dir: Path | None = None
     otlp: str = ""
+    store: str = ""
     api_key: str = ""
 
 
@@ -93,7 +94,7 @@ class LocalStack:
         model = await choose_model(options.model, options.null, self._say)
         ports = self._choose_ports()
         key, directory = self._key_and_directory(state, model)
-        plan = StackPlan(model, options.workers, directory, ports, options.otlp)
+        plan = StackPlan(model, options.workers, directory, ports, options.otlp, options.store)
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
         await _start(supervisor)

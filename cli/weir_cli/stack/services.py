@@ -32,6 +32,7 @@ class StackPlan:
         directory: the directory file.
         ports: see `wanted_ports`.
         otlp: OTLP/gRPC endpoint for traces; empty for none.
+        store: where limits are counted; empty for the ratelimiter's own choice.
     """
 
     model: ServedModel
@@ -39,6 +40,7 @@ class StackPlan:
     directory: Path
     ports: Mapping[str, Port]
     otlp: str
+    store: str = ""
 
     def specs(self, state: StateDir) -> list[ChildSpec]:
         """Writes each service's settings file and returns how to start it."""
@@ -77,6 +79,7 @@ class StackPlan:
             "metrics_address": self._address(f"{RATELIMITER} metrics"),
             "directory_address": self._address("gateway grpc"),
             "journal": str(state.path / "journal"),
+            **({"store": self.store} if self.store else {}),
         }
 
     def _scheduler(self) -> dict[str, Any]:
