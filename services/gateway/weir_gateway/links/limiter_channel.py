@@ -9,10 +9,12 @@ from weir_core.process.address import join_address, split_address
 from weir_core.rpc.channel import ServiceChannel, open_channel
 
 _KNOB = "ratelimiter_address"
-# Calls go round those that are connected: one that died is passed over at once.
-_ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
-# Requests are refused while none is connected.
-_RECONNECT = ("grpc.max_reconnect_backoff_ms", 500)
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # Calls go round those that are connected: one that died is passed over at once.
+    ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
+    # Requests are refused while none is connected.
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
 
 
 def open_limiter_channel(address: str, token: SecretStr) -> ServiceChannel:
@@ -26,8 +28,7 @@ def open_limiter_channel(address: str, token: SecretStr) -> ServiceChannel:
     Raises:
         StartupError: it is none of these.
     """
-    options = [_ROUND_ROBIN, _RECONNECT]
-    return open_channel(target(address), name="ratelimiter", token=token, options=options)
+    return open_channel(target(address), name="ratelimiter", token=token, options=_OPTIONS)
 
 
 def target(address: str) -> str:
