@@ -142,7 +142,7 @@ class Replica(Account):
             self.site.connect,
             self.away,
             now_ms=self.site.now_ms,
-            limits_of=self._limits_of,
+            limits_of=self.limits_of,
             registry=self.registry,
         )
         return self.parts.store
@@ -182,7 +182,7 @@ class Replica(Account):
     def sample(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"weir_ratelimiter_{name}", labels) or 0.0
 
-    def _limits_of(self, subject: Subject) -> Limits:
+    def limits_of(self, subject: Subject) -> Limits:
         return self.limiter.book.resolve_for_ending(subject).by_key
 
 
