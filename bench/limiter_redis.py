@@ -1,0 +1,103 @@
+"""What a decision costs the shared store, beside a script that only touches eight buckets."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import cast
+
+import redis
+import redis.asyncio as aioredis
+
+from bench.limiter_deployment import directory, measure, ratelimiter, say, snapshot
+from bench.limiter_rates import RUNS
+from tests.ratelimiter.valkey import Valkey, running_valkey
+
+_CLIENTS = 32
+_SECONDS = 2.0
+
+# The same arithmetic and packing as the account's, over as many buckets, and nothing else.
+_TOUCH = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local fields = {}
+for i = 1, 8 do fields[i] = 'b:tenant:bench/limit' .. i end
+local stored = redis.call('HMGET', KEYS[1], unpack(fields))
+local written = {}
+for i = 1, 8 do
+  local level, parts, at = 1e12, 0, now
+  if stored[i] then level, parts, at = cmsgpack.unpack(stored[i]) end
+  local product = (now - at) * 1e9 + parts
+  local rest = math.fmod(product, 60000)
+  level = math.min(1e12, level + (product - rest) / 60000) - 128
+  written[2 * i - 1] = fields[i]
+  written[2 * i] = cmsgpack.pack(level, rest, now)
+end
+redis.call('HSET', KEYS[1], unpack(written))
+return 1
+"""
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Valkey]:
+    """A Valkey with its append-only file, as the store asks for."""
+    with running_valkey(folder) as running:
+        yield running
+
+
+async def cpu_figures(folder: Path, running: Valkey) -> dict[str, object]:
+    """Server CPU of a decision over that of the script; both in turn."""
+    decided, touched = [], []
+    more = (f"--store={running.url}", "--store-timeout-s=2")
+    async with (
+        directory(snapshot()) as address,
+        ratelimiter(folder, address, *more) as limiter,
+    ):
+        for number in range(RUNS):
+            before = cpu_s(running)
+            run = await measure("multiplex", limiter, f"--seconds={_SECONDS}")
+            # The warm-up's calls cost the server too.
+            decided.append((cpu_s(running) - before) / (len(run.seconds) + run.warm_up_calls))
+            touched.append(await _touch(running))
+            say(
+                f"redis CPU, run {number + 1}: decision {decided[-1] * 1e6:.0f} us, "
+                f"script {touched[-1] * 1e6:.0f} us"
+            )
+    return {
+        "redis_cpu_us": {
+            "decision": round(median(decided) * 1e6, 1),
+            "script": round(median(touched) * 1e6, 1),
+        },
+        "redis_script_ratio": round(median(decided) / median(touched), 3),
+    }
+
+
+def cpu_s(running: Valkey) -> float:
+    """CPU time of the server so far, seconds, as it says itself."""
+    with redis.Redis(port=running.port, decode_responses=True) as client:
+        info = cast("dict[str, float]", client.info("cpu"))
+    return info["used_cpu_user"] + info["used_cpu_sys"]
+
+
+async def _touch(running: Valkey) -> float:
+    """CPU seconds of the server a script call."""
+    client = aioredis.Redis(port=running.port, max_connections=_CLIENTS)
+    calls = 0
+
+    async def loop(stop: float) -> None:
+        nonlocal calls
+        while time.perf_counter() < stop:
+            await touch(keys=["{s:0001}:bench"])
+            calls += 1
+
+    try:
+        touch = client.register_script(_TOUCH)
+        await touch(keys=["{s:0001}:bench"])
+        before = cpu_s(running)
+        stop = time.perf_counter() + _SECONDS
+        await asyncio.gather(*(loop(stop) for _ in range(_CLIENTS)))
+        return (cpu_s(running) - before) / calls
+    finally:
+        await client.aclose()
