@@ -1,5 +1,6 @@
 """Envoy's rate limit service over real gRPC: what an Envoy is told, and what is charged."""
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
 from tests.ratelimiter.account import Account, context, directory, limit, parallel, rpm, tpm
+from tests.ratelimiter.directory_server import directory_server
+from tests.ratelimiter.process import limiter_process
+from tests.ratelimiter.test_process import ready
 from weir.directory.v1 import directory_pb2
 from weir.envoy.v3.rate_limit_service_pb2 import RateLimitRequest, RateLimitResponse
 from weir.envoy.v3.rate_limit_service_pb2_grpc import RateLimitServiceStub
@@ -270,3 +274,19 @@ async def test_each_admitted_request_is_one_row_and_rows_equal_the_account(tmp_p
         assert await served.left("tpm") == 100 - 90
         assert await served.left("rpm") == 0
         assert {event.subject.user_id for event in events} == {"bob"}
+
+
+async def test_without_the_shared_store_the_answer_says_degraded(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        store = f"--store=redis://127.0.0.1:{closed.getsockname()[1]}"
+        async with directory_server() as (served, address):
+            await served.publish(directory(rpm(2)))
+            more = (store, "--envoy-address=127.0.0.1:0")
+            async with limiter_process(tmp_path, address, *more) as process:
+                await ready(process)
+                async with open_channel(process.ready["envoy"], name="ratelimiter") as channel:
+                    stub = RateLimitServiceStub(channel)
+                    seen = [await stub.ShouldRateLimit(request(BOB), timeout=5) for _ in range(3)]
+    assert [answer.overall_code for answer in seen] == [OK, OK, OVER]
+    assert {headers(answer)["x-ratelimit-mode"] for answer in seen} == {"degraded"}

@@ -1,20 +1,24 @@
 """Decisions as Envoy reads them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import orjson
 
 from weir.envoy.v3.rate_limit_service_pb2 import HeaderValue, RateLimitResponse
 from weir_core.errors import LimitExceeded, Violation, WeirError
 from weir_core.errors.openai import header_safe, to_http
+from weir_core.errors.refusal import LIMITER_MODE
 from weir_ratelimiter.domain.calendar import Unit
 from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.limiter import Admission
 from weir_ratelimiter.store.base import LimitState
 
 _OK = RateLimitResponse.OK
 _OVER = RateLimitResponse.OVER_LIMIT
 _MOST = 2**32 - 1
+_MODE = "x-ratelimit-mode"
+_ENFORCED = "enforced"
 _UNITS = {
     1_000: RateLimitResponse.RateLimit.SECOND,
     60_000: RateLimitResponse.RateLimit.MINUTE,
@@ -29,9 +33,9 @@ _WINDOWS = {
 Status = RateLimitResponse.DescriptorStatus
 
 
-def admitted(states: Sequence[LimitState], mode: str, descriptors: int) -> RateLimitResponse:
+def admitted(admission: Admission, descriptors: int) -> RateLimitResponse:
     """OK, with the tightest of the caller's own limits in each of the statuses."""
-    own = [state for state in states if _shown(state)]
+    own = [state for state in admission.states if _shown(state)]
     status = Status(code=_OK)
     if own:
         tightest = min(own, key=lambda state: state.remaining / max(1, state.limit.capacity))
@@ -41,7 +45,8 @@ def admitted(states: Sequence[LimitState], mode: str, descriptors: int) -> RateL
             limit_remaining=_units(tightest.remaining),
         )
         status.duration_until_reset.FromMilliseconds(tightest.whole_in_ms)
-    return _response(_OK, status, descriptors, {"x-ratelimit-mode": mode})
+    mode = "degraded" if admission.degraded else _ENFORCED
+    return _response(_OK, status, descriptors, {_MODE: mode})
 
 
 def passed(descriptors: int) -> RateLimitResponse:
@@ -50,7 +55,7 @@ def passed(descriptors: int) -> RateLimitResponse:
 
 
 def refused(
-    error: WeirError, limits: Mapping[str, Limit], now_ms: int, mode: str, descriptors: int
+    error: WeirError, limits: Mapping[str, Limit], now_ms: int, descriptors: int
 ) -> RateLimitResponse:
     """OVER_LIMIT, with the limit that takes longest, and the body and headers of a 429.
 
@@ -58,14 +63,16 @@ def refused(
         error: the refusal; limits whose numbers are not the caller's own stay nameless.
         limits: those that apply, by key.
         now_ms: Unix milliseconds.
-        mode: `enforced` or `degraded`.
         descriptors: how many were asked about.
     """
     status = Status(code=_OVER)
     if isinstance(error, LimitExceeded):
         _tell(status, _binding(error), limits, now_ms)
     _, body, headers = to_http(error)
-    headers |= {"content-type": "application/json", "x-ratelimit-mode": mode}
+    headers |= {
+        "content-type": "application/json",
+        _MODE: error.metadata.get(LIMITER_MODE, _ENFORCED),
+    }
     response = _response(_OVER, status, descriptors, headers)
     response.raw_body = orjson.dumps(body)
     return response

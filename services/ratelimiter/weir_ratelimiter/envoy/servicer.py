@@ -20,8 +20,6 @@ SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
 
 UnknownTenant = Literal["deny", "pass"]
 
-_ENFORCED = "enforced"
-
 
 class EnvoyRateLimitServicer(RateLimitServiceServicer):
     """Serves one limiter to Envoys.
@@ -62,8 +60,8 @@ class EnvoyRateLimitServicer(RateLimitServiceServicer):
             if error.reason is Reason.NOT_FOUND and self._unknown_tenant == "pass":
                 return answers.passed(asked)
             limits = self._limits(ask) if ask is not None else {}
-            return answers.refused(error, limits, self._now_ms(), _ENFORCED, asked)
-        return answers.admitted(admission.states, _ENFORCED, asked)
+            return answers.refused(error, limits, self._now_ms(), asked)
+        return answers.admitted(admission, asked)
 
     def _limits(self, ask: Ask) -> dict[str, Limit]:
         return self._limiter.book.resolve_for_ending(ask.subject).by_key
