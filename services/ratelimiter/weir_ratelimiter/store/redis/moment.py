@@ -1,6 +1,5 @@
 """The server's time, as far as it must be known before a call: which windows lie around it."""
 
-import sys
 from collections.abc import Callable
 
 import msgspec
@@ -32,7 +31,6 @@ class ServerTime:
         self._local_ms = local_ms
         self._forced_ms = forced_ms
         self._ahead_ms = 0
-        self._looked_ms = sys.maxsize
 
     def moment(self) -> Moment:
         """Now."""
@@ -40,11 +38,6 @@ class ServerTime:
             forced = self._forced_ms()
             return Moment(forced, forced)
         return Moment(self._local_ms() + self._ahead_ms, 0)
-
-    def went_back(self) -> bool:
-        """Whether it is earlier now than when this was asked last; the first time: yes."""
-        before, self._looked_ms = self._looked_ms, self.moment().now_ms
-        return self._looked_ms < before
 
     def heard(self, server_ms: int) -> None:
         """Take note of the time in an answer."""

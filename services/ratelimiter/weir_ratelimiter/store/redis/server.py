@@ -48,8 +48,7 @@ class RedisServer:
                 socket_connect_timeout=timeout_s,
                 retry=Retry(NoBackoff(), 0),
                 protocol=2,
-                lib_name=None,
-                lib_version=None,
+                driver_info=None,
             )
             address = _address(url)
         except ValueError as error:

@@ -209,9 +209,7 @@ class RedisStore:
         await self._watch_epoch()
         await self._shards.look_at_next(time.monotonic())
         moment = self._time.moment()
-        if self._time.went_back():
-            for reservation in await self._expiry.after(moment.now_ms + LONGEST_TTL_MS):
-                await self._run(calls.shorten(reservation, moment))
+        await self._shorten(moment)
         return await self._expiry.lapsed(moment.now_ms, most)
 
     async def expire(self, reservation: Reservation, limits: Limits) -> Reservation | None:
@@ -325,6 +323,13 @@ class RedisStore:
                 break
         return reply
 
+    async def _shorten(self, moment: Moment) -> None:
+        """After the clock went back, see that no lease lasts longer than it was given for."""
+        for reservation in await self._expiry.after(moment.now_ms + LONGEST_TTL_MS):
+            await self._run(calls.shorten(reservation, moment))
+            shard = shard_of(reservation.subject.tenant_id)
+            self._shards.holds_until(shard, moment.now_ms + reservation.ttl_ms)
+
     async def _run(self, call: Call) -> Reply:
         reply = await self._server.run(call.script, call.keys, call.arguments)
         self._time.heard(reply[1])
@@ -340,7 +345,7 @@ class RedisStore:
 
 def _replayed(command: ReserveCommand, value: bytes, lapsed: int) -> Reserved:
     existing = stored.reservation_from(value)
-    check_replay(existing, command.fingerprint, lapsed=existing.open and bool(lapsed))
+    check_replay(existing, command.fingerprint, lapsed=bool(lapsed))
     return Reserved(existing, replayed=True)
 
 

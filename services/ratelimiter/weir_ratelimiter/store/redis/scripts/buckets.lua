@@ -1,5 +1,6 @@
 -- A bucket is stored as level, parts, moment, capacity, refill, period, held: the shape under
--- which its level was reached, and what open reservations hold. One that is not there is full.
+-- which its level was reached, and what open reservations hold. One that is not there is full;
+-- `purge` forgets those that have been full for long.
 -- The arithmetic is that of weir_core.bucket.
 
 local function refilled(level, parts, at, capacity, refill, period, now)
@@ -40,6 +41,12 @@ local function bucket_at(stored, capacity, refill, period, now)
     level, parts = credited(level, parts, max(0, capacity - old_capacity), capacity)
   end
   return level, parts, at, held
+end
+
+-- A bucket that is left alone, but for what is held.
+local function without_held(stored, units)
+  local level, parts, at, capacity, refill, period, held = unpack_all(stored)
+  return pack(level, parts, at, capacity, refill, period, max(0, held - units))
 end
 
 -- The shape that a bucket has: that of its limit, or of its state if the limit is gone

@@ -100,22 +100,20 @@ for i = 1, #fields do
     end
   else
     local charge = charge_for[resources[i]]
+    local released_units = open and amount or 0
     local capacity, refill, period = shape_of(values[i], capacities[i], refills[i], periods[i])
-    if capacity then
-      charges[i] = charge
+    charges[i] = capacity and charge or -1
+    if capacity and charge ~= amount then
       local level, parts, at, held = bucket_at(values[i], capacity, refill, period, now)
       if charge > amount then
         level = debited(level, charge - amount)
-      elseif charge < amount then
+      else
         level, parts = credited(level, parts, amount - charge, capacity)
       end
-      if open then
-        held = max(0, held - amount)
-      end
-      after[i] = (level < capacity or held > 0)
-        and pack(level, parts, at, capacity, refill, period, held)
-    else
-      charges[i] = -1
+      held = max(0, held - released_units)
+      after[i] = pack(level, parts, at, capacity, refill, period, held)
+    elseif values[i] then
+      after[i] = without_held(values[i], released_units)
     end
   end
 end
@@ -135,7 +133,7 @@ if open then
   redis.call('ZREM', KEYS[3], id)
 end
 for i, key in pairs(released) do
-  after[i] = free_place(key, values[i], id, r.acquired) or false
+  after[i] = free_place(key, values[i], id, r.acquired)
 end
 r.state, r.lifecycle = state, ''
 r.amounts = state == SETTLED and {} or charges

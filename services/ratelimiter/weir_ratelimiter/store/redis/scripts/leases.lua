@@ -65,13 +65,11 @@ local function hold_place(set, stored, id, now, expires)
   return pack(number + 1, starts + now - STARTS_FROM, earliest)
 end
 
--- Gives a place back, if it was not lost before; the summary afterwards, nil for an empty set.
+-- Gives a place back, if it was not lost before; the summary afterwards.
 local function free_place(set, stored, id, acquired)
   local number, starts, earliest = summary_of(stored)
   if redis.call('ZREM', set, holder_of(id, acquired)) == 1 then
     number, starts = number - 1, starts - (acquired - STARTS_FROM)
   end
-  if number > 0 then
-    return pack(number, starts, earliest)
-  end
+  return pack(number, starts, earliest)
 end

@@ -41,7 +41,7 @@ local function put_all(hash, pairs_to_put)
   end
 end
 
--- Writes what `after` has for a field: a value, or false to forget it; nil leaves it alone.
+-- Writes what `after` has for a field; nil leaves it alone.
 local function write_fields(fields, own, after)
   local own_puts, shared_puts, own_count, shared_count = {}, {}, 0, 0
   for i = 1, #fields do
@@ -54,8 +54,6 @@ local function write_fields(fields, own, after)
         shared_puts[shared_count + 1], shared_puts[shared_count + 2] = fields[i], value
         shared_count = shared_count + 2
       end
-    elseif value == false then
-      redis.call('HDEL', i <= own and KEYS[1] or KEYS[5], fields[i])
     end
   end
   put_all(KEYS[1], own_puts)

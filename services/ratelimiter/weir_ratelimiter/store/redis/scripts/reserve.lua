@@ -9,13 +9,29 @@ if now < not_before or now >= not_after then
   return { 'moment', now }
 end
 
+-- Whether an earlier reservation lost a place. Its limits may be others than those of now: then
+-- only the lease sets that both have can be asked.
+local function has_lost(r)
+  local sets, set = {}, FIRST_LEASE_SET - 1
+  for i = 1, #fields do
+    if kinds[i] == LEASE then
+      set = set + 1
+      sets[fields[i]] = KEYS[set]
+    end
+  end
+  for _, name in ipairs(unpack_all(r.names)) do
+    local key = sets['l:' .. name[1]]
+    if name[2] == LEASE and key and not redis.call('ZSCORE', key, holder_of(id, r.acquired)) then
+      return true
+    end
+  end
+  return false
+end
+
 local stored = redis.call('GET', KEYS[2])
 if stored then
   local r = read_reservation(stored)
-  local lapsed = now >= r.expires
-  if r.state == RESERVED and r.names == names then
-    lapsed = has_lapsed(r, id, kinds, now)
-  end
+  local lapsed = r.state == RESERVED and (now >= r.expires or has_lost(r))
   return { 'known', now, stored, lapsed and 1 or 0 }
 end
 
