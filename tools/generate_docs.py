@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -131,9 +131,12 @@ def _type_name(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "from the environment" if field.default_factory else "required"
-    if field.default in (None, ""):
-        return "none" if field.default is None else "empty"
-    return f"`{field.default}`"
+    default = field.default
+    if isinstance(default, SecretStr):  # one that stands in the source is none
+        default = default.get_secret_value()
+    if default in (None, ""):
+        return "none" if default is None else "empty"
+    return f"`{default}`"
 
 
 def _reason_comments() -> dict[str, str]:
