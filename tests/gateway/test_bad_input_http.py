@@ -243,6 +243,20 @@ async def test_the_longest_prompt_gets_one_token(gateway: Gateway) -> None:
     assert response.json()["choices"][0]["finish_reason"] == "length"
 
 
+async def test_over_the_context_is_told_in_numbers_and_never_retried(gateway: Gateway) -> None:
+    response = await gateway.chat(max_tokens=200, messages=[{"role": "user", "content": "x" * 90}])
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert (error["limit_type"], error["resource"], error["unit"]) == (
+        "context",
+        "context_tokens",
+        "tokens",
+    )
+    assert error["limit"] == MAX_CONTEXT < error["requested"]
+    assert (error["limit_id"], error["reset_time"]) == (f"model:{MODEL}/max_context_tokens", None)
+    assert response.headers["x-should-retry"] == "false"
+
+
 async def refused(gateway: Gateway, response: Any, field: str, told: tuple[str, ...]) -> None:
     assert 400 <= response.status_code < 500, response.text
     error = response.json()["error"]

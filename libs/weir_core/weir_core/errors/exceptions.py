@@ -92,8 +92,9 @@ class LimitExceeded(WeirError):
         violations: Sequence[Violation],
         *,
         retry_after_s: float | None,
+        field: str | None = None,
     ) -> None:
-        super().__init__(reason, message, retry_after_s=retry_after_s)
+        super().__init__(reason, message, retry_after_s=retry_after_s, field=field)
         self.violations = tuple(violations)
 
 

@@ -44,6 +44,33 @@ def refused_for_now(violations: Sequence[Violation], now_ms: int) -> LimitExceed
     return LimitExceeded(reason, f"{told}; {when}", violations, retry_after_s=wait_s)
 
 
+def over_context(
+    message: str, *, model: str, context: int, requested: int, field: str
+) -> LimitExceeded:
+    """The refusal of a request that the context of a model is too short for.
+
+    Args:
+        message: for a person, with the numbers.
+        model: its name.
+        context: tokens of prompt and output together.
+        requested: tokens, or as many as there are at least.
+        field: the request's field to blame.
+    """
+    violation = Violation(
+        limit_id=f"model:{model}/max_context_tokens",
+        limit_type="context",
+        resource="context_tokens",
+        layer="model",
+        limit=context,
+        used=0,
+        requested=requested,
+        reset_time_ms=0,
+        knob=f"`max_context` of model {model}",
+    )
+    reason = Reason.CONTEXT_LENGTH_EXCEEDED
+    return LimitExceeded(reason, message, [violation], retry_after_s=None, field=field)
+
+
 def requests_per(period_ms: int) -> str:
     """Public name of what a limit of requests counts, such as `requests_per_minute`."""
     return f"requests_per_{_PERIODS.get(period_ms, f'{period_ms}_ms')}"

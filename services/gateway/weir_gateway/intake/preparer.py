@@ -7,7 +7,8 @@ from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import DeliveryMode, RequestClass, Subject
 from weir.directory.v1.directory_pb2 import Model, ModelVersion
 from weir_core.directory import DirectoryIndex, Parameters
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
+from weir_core.errors.refusal import over_context
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
 from weir_gateway.intake.checks import check_max_new_tokens, check_request, check_vocabulary
@@ -114,10 +115,12 @@ def _fitted_tokens(
     if length == 0:
         raise InvalidField(field, "a prompt of 0 tokens", "at least one token long")
     if length >= context:
-        raise WeirError(
-            Reason.CONTEXT_LENGTH_EXCEEDED,
+        raise over_context(
             f"the prompt has {length} tokens; {model.name} takes {context} tokens of prompt and "
             f"output together, so at most {context - 1} of prompt; shorten the prompt",
+            model=model.name,
+            context=context,
+            requested=length + (wanted or 1),
             field=field,
         )
     if wanted is None:
@@ -130,11 +133,13 @@ def _fitted_tokens(
             context=context,
         )
     if length + wanted > context:
-        raise WeirError(
-            Reason.CONTEXT_LENGTH_EXCEEDED,
+        raise over_context(
             f"the prompt has {length} tokens and {names.max_new_tokens} is {wanted}, together "
             f"{length + wanted}; {model.name} takes {context}; shorten the prompt or ask for at "
             f"most {context - length}",
+            model=model.name,
+            context=context,
+            requested=length + wanted,
             field=field,
         )
     return wanted
