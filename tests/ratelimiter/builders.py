@@ -2,9 +2,11 @@
 
 from weir_core.bucket import BucketShape
 from weir_ratelimiter.domain.admission import ReserveCommand
+from weir_ratelimiter.domain.calendar import Calendar, Unit
 from weir_ratelimiter.domain.demand import demand
 from weir_ratelimiter.domain.ids import fingerprint, reservation_id
 from weir_ratelimiter.domain.limit import Kind, Layer, Limit, Resource
+from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.reservation import Reservation
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.subject import Subject
@@ -46,6 +48,29 @@ def lease(
     return Limit(key, Layer.TENANT, Kind.LEASE, resource, shape, f"limit {key}", shadow=shadow)
 
 
+def window(
+    key: str,
+    resource: Resource,
+    capacity: int,
+    unit: Unit = Unit.DAY,
+    *,
+    time_zone: str = "UTC",
+    shadow: bool = False,
+    max_debt: int = 0,
+) -> Limit:
+    return Limit(
+        key=key,
+        layer=Layer.TENANT,
+        kind=Kind.WINDOW,
+        resource=resource,
+        shape=BucketShape(capacity, 0, 1),
+        knob=f"limit {key}",
+        shadow=shadow,
+        max_debt=max_debt,
+        calendar=Calendar(unit, time_zone),
+    )
+
+
 def command(
     request_id: str,
     limits: tuple[Limit, ...],
@@ -56,6 +81,8 @@ def command(
     streams: bool = False,
     ttl_ms: int = 30_000,
     subject: Subject = SUBJECT,
+    price: Price = FREE,
+    requests: int = 1,
 ) -> ReserveCommand:
     most = output if max_new is None else max_new
     return ReserveCommand(
@@ -64,12 +91,14 @@ def command(
         subject=subject,
         fingerprint=fingerprint(prompt, most),
         limits=limits,
-        amounts=demand(prompt, output, most, streams),
+        amounts=demand(prompt, output, most, streams, price, requests=requests),
         prompt_tokens=prompt,
         output_tokens=output,
         max_new_tokens=most,
         ttl_ms=ttl_ms,
         price_version=1,
+        price=price,
+        requests=requests,
     )
 
 

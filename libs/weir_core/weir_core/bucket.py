@@ -78,8 +78,7 @@ class BucketShape(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
         A clock that went back adds nothing. By less than a period, the moment of the state
         stays, and nothing flows in until the clock has caught up; by more, counting starts
-        again at `now_ms`, so that nobody is locked out for longer than one period. A full
-        bucket has no past: it counts from `now_ms`.
+        again at `now_ms`, so that nobody is locked out for longer than one period.
         """
         elapsed = now_ms - state.at_ms
         if elapsed > 0:
@@ -88,8 +87,6 @@ class BucketShape(msgspec.Struct, frozen=True, array_like=True, gc=False):
             if level >= self.capacity:
                 return BucketState(self.capacity, 0, now_ms)
             return BucketState(level, parts, now_ms)
-        if state.level >= self.capacity:
-            return BucketState(self.capacity, 0, now_ms)
         if elapsed < -self.period_ms:
             return BucketState(state.level, state.parts, now_ms)
         return state

@@ -22,6 +22,13 @@ class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whole units, negative in debt."""
         return self.state.level
 
+    def full_since(self, moment_ms: int) -> bool:
+        """Whether it was full at `moment_ms` and nothing has moved it since."""
+        state = self.state
+        return state.at_ms <= moment_ms and self.shape.is_full(
+            self.shape.refilled(state, moment_ms)
+        )
+
     def in_shape(self, shape: BucketShape, now_ms: int) -> "Bucket":
         """The bucket refilled to `now_ms`, and then brought into `shape`."""
         state = self.shape.refilled(self.state, now_ms)

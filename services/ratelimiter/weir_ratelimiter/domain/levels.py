@@ -13,7 +13,7 @@ class Levels(Protocol):
         """The bucket of `limit`, refilled to `now_ms` and in the limit's present shape."""
 
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
-        """The refilled bucket of a limit that is configured no more, if it is not full."""
+        """The refilled bucket of a limit that is configured no more, if it is known still."""
 
     def window(self, key: str, window: str) -> Count | None:
         """What was charged to one window of a limit, and what is held in it.

@@ -137,7 +137,7 @@ class MemoryState:
         """Moves that make the buckets of `limits` count from now whose clock went far back."""
         moves = []
         for limit in limits:
-            stored = self.buckets.get(limit.key)
+            stored = self.buckets.get(limit.key) if limit.kind is Kind.BUCKET else None
             if stored is not None and stored.state.at_ms - now_ms > stored.shape.period_ms:
                 moves.append(Move(limit.key, 0, self.bucket(limit, now_ms)))
         return tuple(moves)
@@ -150,7 +150,7 @@ class MemoryState:
         """
         idle_since_ms = now_ms - self._horizon_ms
         for key, bucket in list(self.buckets.items()):
-            if bucket.shape.is_full(bucket.shape.refilled(bucket.state, idle_since_ms)):
+            if bucket.full_since(idle_since_ms):
                 del self.buckets[key]
         for key, window in [name for name, count in self.windows.items() if count.held == 0]:
             if surely_over_ms(window) < idle_since_ms:
