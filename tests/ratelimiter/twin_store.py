@@ -147,6 +147,9 @@ def _comparable(answer: object) -> object:
         return msgspec.structs.replace(answer, whole_in_ms=0)
     if isinstance(answer, Reservation):
         return _entries_sorted(answer)
+    if isinstance(answer, Reserved):
+        # A store may tell the states beforehand, or be asked for them.
+        answer = msgspec.structs.replace(answer, states=())
     if isinstance(answer, Reserved | ExtendedReservation | Ended | Adjusted):
         return [_comparable(getattr(answer, name)) for name in answer.__struct_fields__]
     return answer

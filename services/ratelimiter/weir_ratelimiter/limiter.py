@@ -21,6 +21,7 @@ from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.output_history import OutputHistory
 from weir_ratelimiter.domain.refusal import refused_for_ever, refused_for_now
 from weir_ratelimiter.domain.reservation import Reservation
+from weir_ratelimiter.domain.retry_hint import spread
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
@@ -141,12 +142,12 @@ class Limiter:
         reserved = await self._decide(command, dry_run=dry_run)
         self._count(ask, reserved, dry_run=dry_run)
         if reserved.shortfalls:
-            raise self._refusal(reserved)
+            raise self._refusal(ask, reserved)
         reservation = reserved.reservation
         return Admission(
             reservation,
             b"" if reservation is None else self._signer.sign(reservation, self._store.epoch),
-            await self._store.states(ask.subject.tenant_id, resolution.counted),
+            reserved.states or await self._store.states(ask.subject.tenant_id, resolution.counted),
             reserved.replayed,
             reserved.degraded,
         )
@@ -234,6 +235,12 @@ class Limiter:
             )
         return found
 
+    async def open_reservations(
+        self, tenant_id: str, after: tuple[int, str], most: int
+    ) -> Sequence[Reservation]:
+        """Open reservations of a tenant, see `Store.open_reservations`."""
+        return await self._store.open_reservations(tenant_id, after, most)
+
     async def adjust(
         self, adjustment_id: str, subject: Subject, limit_id: str, units: int, note: str
     ) -> Adjusted:
@@ -247,7 +254,9 @@ class Limiter:
         limit = self.book.resolve_for_ending(subject).by_key.get(limit_id)
         if limit is None:
             raise WeirError(
-                Reason.NOT_FOUND, f"no limit {limit_id} applies to the subject", field="limit_id"
+                Reason.NOT_FOUND,
+                f"no limit {limit_id:.200} applies to the subject",
+                field="limit_id",
             )
         if limit.kind is Kind.LEASE:
             raise InvalidField("limit_id", limit_id, "a bucket or a window")
@@ -293,8 +302,10 @@ class Limiter:
         room = resolution.most_output(ask.prompt_tokens)
         return max(1, min(ask.max_new_tokens, wanted if room is None else min(wanted, room)))
 
-    def _refusal(self, reserved: Reserved) -> LimitExceeded:
+    def _refusal(self, ask: Ask, reserved: Reserved) -> LimitExceeded:
         refused = refused_for_now(reserved.shortfalls, self._now_ms())
+        if refused.retry_after_s is not None and refused.reason is not Reason.BUDGET_EXHAUSTED:
+            refused.retry_after_s = spread(refused.retry_after_s, ask.id)
         if reserved.degraded:
             refused.metadata[LIMITER_MODE] = "degraded"
         return refused

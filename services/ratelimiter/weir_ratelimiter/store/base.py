@@ -20,6 +20,26 @@ from weir_ratelimiter.record import Record
 Limits = Mapping[str, Limit]
 
 
+class LimitState(msgspec.Struct, frozen=True, gc=False):
+    """Where one limit stands.
+
+    Attributes:
+        remaining: units free; below zero is debt.
+        held: units held by open reservations.
+        whole_in_ms: milliseconds until it is whole again without further use.
+        window: id of the calendar window that the numbers are of; empty for other kinds.
+        unseeded: the window, where the store knows nothing of it; the numbers are of an unused
+            one then.
+    """
+
+    limit: Limit
+    remaining: int
+    held: int
+    whole_in_ms: int
+    window: str = ""
+    unseeded: Window | None = None
+
+
 class Reserved(msgspec.Struct, frozen=True, gc=False):
     """Answer to Reserve.
 
@@ -31,6 +51,8 @@ class Reserved(msgspec.Struct, frozen=True, gc=False):
         unseeded: windows of which the store knows nothing yet. Nothing was decided: `seed` them
             and ask again.
         degraded: decided by this process alone, on its share of the limits.
+        states: where the command's limits stand afterwards, in their order, if the store knows
+            without being asked.
     """
 
     reservation: Reservation | None
@@ -39,6 +61,7 @@ class Reserved(msgspec.Struct, frozen=True, gc=False):
     replayed: bool = False
     unseeded: tuple[tuple[Limit, Window], ...] = ()
     degraded: bool = False
+    states: Sequence[LimitState] = ()
 
 
 class ExtendedReservation(msgspec.Struct, frozen=True, gc=False):
@@ -60,26 +83,6 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     reservation: Reservation
     already: bool = False
     conflict: bool = False
-
-
-class LimitState(msgspec.Struct, frozen=True, gc=False):
-    """Where one limit stands.
-
-    Attributes:
-        remaining: units free; below zero is debt.
-        held: units held by open reservations.
-        whole_in_ms: milliseconds until it is whole again without further use.
-        window: id of the calendar window that the numbers are of; empty for other kinds.
-        unseeded: the window, where the store knows nothing of it; the numbers are of an unused
-            one then.
-    """
-
-    limit: Limit
-    remaining: int
-    held: int
-    whole_in_ms: int
-    window: str = ""
-    unseeded: Window | None = None
 
 
 class Adjusted(msgspec.Struct, frozen=True, gc=False):

@@ -75,26 +75,40 @@ def reserve(command: ReserveCommand, fields: Fields, moment: Moment, *, dry_run:
         fields.fields,
         fields.kinds,
         fields.amounts,
-        [
-            min(entry.amount, limit.capacity) if limit.overdraws else entry.amount
-            for entry, limit in zip(fields.entries, limits, strict=True)
-        ],
         *shapes(limits),
-        [int(limit.shadow) for limit in limits],
+        _needed(fields, limits),
+        [int(limit.shadow) for limit in limits] if any(x.shadow for x in limits) else [],
+        int(all(fields.amounts)),
     )
     keys = _keys(command.subject.tenant_id, command.id, fields)
     template = template_of(admit(command, _UNDECIDED, 0))
-    return Call(scripts.RESERVE, keys, (_pack(arguments), template, fields.names))
+    names = fields.names_of_asked
+    return Call(scripts.RESERVE, keys, (_pack(arguments), template, names))
 
 
 def demanded(command: ReserveCommand, now_ms: int) -> Fields:
     """What a command asks of its limits, in the windows of `now_ms`."""
     entries = [
-        Entry(limit.key, limit.kind, limit.resource, amount, _window_id(limit, now_ms))
+        Entry(
+            limit.key,
+            limit.kind,
+            limit.resource,
+            command.amounts[limit.resource],
+            _window_id(limit, now_ms),
+        )
         for limit in command.limits
-        if (amount := command.amounts[limit.resource]) > 0
     ]
     return Fields.of(command.subject.tenant_id, entries)
+
+
+def _needed(fields: Fields, limits: Sequence[Limit]) -> list[int]:
+    """Levels that each bucket must have; empty where that is what is debited."""
+    if not any(limit.overdraws for limit in limits):
+        return []
+    return [
+        min(entry.amount, limit.capacity) if limit.overdraws else entry.amount
+        for entry, limit in zip(fields.entries, limits, strict=True)
+    ]
 
 
 def settle(

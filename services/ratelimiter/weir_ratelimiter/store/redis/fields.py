@@ -42,8 +42,12 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     @property
     def names(self) -> bytes:
         """Tells these entries from others, whatever their amounts."""
-        names = [(entry.key, entry.kind, entry.resource, entry.window) for entry in self.entries]
-        return msgspec.msgpack.encode(names)
+        return _names_of(self.entries)
+
+    @property
+    def names_of_asked(self) -> bytes:
+        """The same of those alone of which something is asked."""
+        return _names_of([entry for entry in self.entries if entry.amount > 0])
 
     @property
     def fields(self) -> list[str]:
@@ -72,6 +76,11 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
             limit if limit is not None and limit.kind is entry.kind else None
             for limit, entry in zip(found, self.entries, strict=True)
         ]
+
+
+def _names_of(entries: Sequence[Entry]) -> bytes:
+    names = [(entry.key, entry.kind, entry.resource, entry.window) for entry in entries]
+    return msgspec.msgpack.encode(names)
 
 
 def entries_from(names: bytes, amounts: Sequence[int]) -> tuple[Entry, ...]:

@@ -21,6 +21,7 @@ from weir_ratelimiter.domain.extension import extend as extended_levels
 from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Reservation
 from weir_ratelimiter.domain.settlement import Report
+from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.record import Record
 from weir_ratelimiter.store.base import (
     Adjusted,
@@ -139,17 +140,17 @@ class RedisStore:
             evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
             return Reserved(None, unseeded=evaluation.unseeded)
         if status == b"refused":
-            evaluation = evaluate(command, _levels(fields, rest[1]), now_ms)
+            evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
             if is_full and not dry_run and not evaluation.shortfalls:
                 raise outbox_full(backlog, self._options.most_events)
             return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
         value, short, values = rest
         reservation = stored.reservation_from(value)
         self._shards.holds_until(shard_of(command.subject.tenant_id), reservation.expires_ms)
-        if not short:
-            return Reserved(reservation)
-        evaluation = evaluate(command, _levels(fields, values), now_ms)
-        return Reserved(reservation, (), evaluation.shadowed)
+        levels = _levels(fields, values)
+        shadowed = _shadowed(command, fields, short, levels, now_ms)
+        states = [limit_state(x, levels, levels.held(x.key), now_ms) for x in command.limits]
+        return Reserved(reservation, (), shadowed, states=states)
 
     async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
         """See `Store`."""
@@ -347,6 +348,18 @@ def _replayed(command: ReserveCommand, value: bytes, lapsed: int) -> Reserved:
     existing = stored.reservation_from(value)
     check_replay(existing, command.fingerprint, lapsed=bool(lapsed))
     return Reserved(existing, replayed=True)
+
+
+def _shadowed(
+    command: ReserveCommand, fields: Fields, short: Sequence[int], levels: ReadLevels, now_ms: int
+) -> tuple[Shortfall, ...]:
+    """What the shadow limits at these places, from 1, would have said."""
+    if not short:
+        return ()
+    keys = {fields.entries[place - 1].key for place in short}
+    limits = tuple([limit for limit in command.limits if limit.key in keys])
+    asked = msgspec.structs.replace(command, limits=limits)
+    return evaluate(asked, levels, now_ms).shadowed
 
 
 def _levels(fields: Fields, values: Sequence[bytes | None]) -> ReadLevels:

@@ -9,8 +9,8 @@ from importlib.resources import files
 
 import msgspec
 
-_ARITHMETIC = ("numbers", "buckets")
-_ALL = (*_ARITHMETIC, "leases", "reservations")
+_BUCKETS = ("numbers", "buckets")
+_RECORDS = (*_BUCKETS, "removed", "layout", "leases", "lapse", "rebuild")
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -31,10 +31,10 @@ class Script(msgspec.Struct, frozen=True):
         )
 
 
-RESERVE = Script.of(*_ALL, "reserve")
-EXTEND = Script.of(*_ALL, "rebuild", "extend")
-END = Script.of(*_ALL, "rebuild", "end")
-LOOK = Script.of(*_ALL, "look")
-SHORTEN = Script.of(*_ALL, "shorten")
+RESERVE = Script.of(*_BUCKETS, "layout", "leases", "views", "reserve")
+EXTEND = Script.of(*_RECORDS, "repack", "extend")
+END = Script.of(*_RECORDS, "repack", "end")
+LOOK = Script.of("numbers", "layout", "leases", "views", "look")
+SHORTEN = Script.of("numbers", "layout", "leases", "repack", "shorten")
 SEED = Script.of("numbers", "seed")
-ADJUST = Script.of(*_ARITHMETIC, "reservations", "adjust")
+ADJUST = Script.of(*_BUCKETS, "layout", "adjust")

@@ -7,9 +7,9 @@ local now = clock(override)
 if now < not_before or now >= not_after then
   return { 'moment', now }
 end
-local value = redis.call('HGET', KEYS[1], field)
+local value = call('HGET', KEYS[1], field)
 
-local made = redis.call('GET', KEYS[2])
+local made = call('GET', KEYS[2])
 if made then
   return { 'known', now, made, value }
 end
@@ -35,9 +35,9 @@ elseif value then
 end
 
 local grant = pack(now, template)
-redis.call('XADD', KEYS[3], '*', 'g', grant)
-redis.call('SET', KEYS[2], grant, 'PX', remember)
+call('XADD', KEYS[3], '*', 'g', grant)
+call('SET', KEYS[2], grant, 'PX', remember)
 if after then
-  redis.call('HSET', KEYS[1], field, after)
+  call('HSET', KEYS[1], field, after)
 end
 return { 'adjusted', now, grant, after or false }

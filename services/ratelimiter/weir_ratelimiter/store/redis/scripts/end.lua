@@ -4,6 +4,7 @@ local SETTLE, REFUND, EXPIRE = 1, 2, 3
 local EXACT, ESTIMATED = 1, 2
 local OUTCOME_EXPIRED = 8
 local CHARGE, ADJUST = 1, 2
+local REQUESTS, TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, COST = 1, 2, 3, 4, 7
 
 local override, mode, id, report, remember, is_own_epoch, from_record, prices, own,
   fields, kinds, resources, capacities, refills, periods = unpack(unpack_all(ARGV[1]))
@@ -12,7 +13,7 @@ local template, names, lifecycle = ARGV[2], ARGV[3], ARGV[4]
 
 local now = clock(override)
 
-local stored = redis.call('GET', KEYS[2])
+local stored = call('GET', KEYS[2])
 if not stored then
   if mode == EXPIRE then
     return { 'kept', now }
@@ -128,9 +129,9 @@ local event = pack(is_first and CHARGE or ADJUST, r.template, r.created,
   lifecycle ~= '' and lifecycle or r.lifecycle)
 
 -- From here on writes. The first one fails, if any does, and then nothing was written.
-redis.call('XADD', KEYS[4], '*', 'e', event)
+call('XADD', KEYS[4], '*', 'e', event)
 if open then
-  redis.call('ZREM', KEYS[3], id)
+  call('ZREM', KEYS[3], id)
 end
 for i, key in pairs(released) do
   after[i] = free_place(key, values[i], id, r.acquired)
@@ -142,6 +143,6 @@ r.settlement = { charged_prompt, charged_cached, charged_output,
   mode == SETTLE and is_reported or 0, reported_prompt, reported_cached, reported_output,
   quality, outcome, now, open and 0 or 1 }
 local ended = packed_reservation(r)
-redis.call('SET', KEYS[2], ended, 'PX', remember)
+call('SET', KEYS[2], ended, 'PX', remember)
 write_fields(fields, own, after)
 return { 'ended', now, ended }

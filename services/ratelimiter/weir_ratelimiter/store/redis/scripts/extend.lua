@@ -1,5 +1,7 @@
 -- Extend: a sign of life, progress, and more output, from all layers or from none.
 
+local TOKENS, OUTPUT_TOKENS, COST = 2, 4, 7
+
 local override, id, extension, remember, is_own_epoch, from_record, output_price, own,
   fields, kinds, resources, capacities, refills, periods, max_debts, asked =
   unpack(unpack_all(ARGV[1]))
@@ -10,7 +12,7 @@ local template, names, lifecycle = ARGV[2], ARGV[3], ARGV[4]
 
 local now = clock(override)
 
-local stored = redis.call('GET', KEYS[2])
+local stored = call('GET', KEYS[2])
 if not stored then
   if is_own_epoch == 1 and created <= now - remember then
     return { 'forgotten', now }
@@ -98,13 +100,13 @@ if debit > 0 then
   end
 end
 
-redis.call('ZADD', KEYS[3], string.format('%.0f', expires), id)
+call('ZADD', KEYS[3], expires, id)
 local set = FIRST_LEASE_SET - 1
 for i = 1, #fields do
   if kinds[i] == LEASE then
     set = set + 1
     if r.amounts[i] > 0 then
-      redis.call('ZADD', KEYS[set], 'XX', string.format('%.0f', expires), holder_of(id, r.acquired))
+      call('ZADD', KEYS[set], 'XX', expires, holder_of(id, r.acquired))
       if expires < r.expires then
         local number, starts, earliest = summary_of(values[i])
         after[i] = pack(number, starts, min(earliest, expires))
@@ -125,6 +127,6 @@ if lifecycle ~= '' then
   r.lifecycle = lifecycle
 end
 local extended = packed_reservation(r)
-redis.call('SET', KEYS[2], extended)
+call('SET', KEYS[2], extended)
 write_fields(fields, own, after)
 return { 'extended', now, extended, owed > 0 and 1 or 0, before, before ~= '' and values or {} }

@@ -22,11 +22,11 @@ local function places(set, number, earliest, now)
     return number, earliest
   end
   local bound = string.format('(%.0f', now)
-  local next_one = redis.call('ZRANGEBYSCORE', set, bound, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local next_one = call('ZRANGEBYSCORE', set, bound, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if not next_one[1] then
     return 0, 0
   end
-  return redis.call('ZCOUNT', set, bound, '+inf'), tonumber(next_one[2])
+  return call('ZCOUNT', set, bound, '+inf'), tonumber(next_one[2])
 end
 
 -- What a caller is told of a lease set: places taken, number of leases, their ages, next lapse.
@@ -36,31 +36,26 @@ local function lease_view(set, stored, now)
   return pack(taken, number, number * (now - STARTS_FROM) - starts, lapse)
 end
 
-local function first_end(set)
-  local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-  return tonumber(first[2] or 0)
-end
-
 -- Whoever lapsed loses its place to a new holder, for ever: the clock may go back.
 local function without_lapsed(set, number, starts, earliest, now)
-  if number == 0 or now < earliest then
-    return number, starts, earliest
-  end
-  local gone = redis.call('ZRANGEBYSCORE', set, '-inf', string.format('%.0f', now))
+  local gone = call('ZRANGEBYSCORE', set, '-inf', now)
   for _, holder in ipairs(gone) do
     number, starts = number - 1, starts - (string.match(holder, '%d+$') - STARTS_FROM)
   end
   if #gone > 0 then
-    redis.call('ZREMRANGEBYSCORE', set, '-inf', string.format('%.0f', now))
+    call('ZREMRANGEBYSCORE', set, '-inf', now)
   end
-  return number, starts, first_end(set)
+  local first = call('ZRANGE', set, 0, 0, 'WITHSCORES')
+  return number, starts, tonumber(first[2] or 0)
 end
 
 -- Takes a place; the summary afterwards.
 local function hold_place(set, stored, id, now, expires)
   local number, starts, earliest = summary_of(stored)
-  number, starts, earliest = without_lapsed(set, number, starts, earliest, now)
-  redis.call('ZADD', set, string.format('%.0f', expires), holder_of(id, now))
+  if number > 0 and now >= earliest then
+    number, starts, earliest = without_lapsed(set, number, starts, earliest, now)
+  end
+  call('ZADD', set, expires, holder_of(id, now))
   earliest = number == 0 and expires or min(earliest, expires)
   return pack(number + 1, starts + now - STARTS_FROM, earliest)
 end
@@ -68,7 +63,7 @@ end
 -- Gives a place back, if it was not lost before; the summary afterwards.
 local function free_place(set, stored, id, acquired)
   local number, starts, earliest = summary_of(stored)
-  if redis.call('ZREM', set, holder_of(id, acquired)) == 1 then
+  if call('ZREM', set, holder_of(id, acquired)) == 1 then
     number, starts = number - 1, starts - (acquired - STARTS_FROM)
   end
   return pack(number, starts, earliest)

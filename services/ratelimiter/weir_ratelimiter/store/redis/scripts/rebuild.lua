@@ -6,7 +6,7 @@ local function rebuild(id, now, created, ttl, output, template, names, own, fiel
   capacities, refills, periods)
   local values, after = read_fields(fields, own), {}
   local set = FIRST_LEASE_SET - 1
-  redis.call('ZADD', KEYS[3], string.format('%.0f', now + ttl), id)
+  call('ZADD', KEYS[3], now + ttl, id)
   for i = 1, #fields do
     local kind, amount = kinds[i], amounts[i]
     if kind == LEASE then
@@ -27,7 +27,7 @@ local function rebuild(id, now, created, ttl, output, template, names, own, fiel
   end
   local r = pack(RESERVED, created, now, now + ttl, ttl, output, 0, 0, 0, 0, 0,
     amounts, {}, '', template, names)
-  redis.call('SET', KEYS[2], r)
+  call('SET', KEYS[2], r)
   write_fields(fields, own, after)
   return r
 end

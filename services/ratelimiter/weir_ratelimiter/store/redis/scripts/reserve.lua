@@ -1,8 +1,10 @@
 -- Reserve: asks every limit, then debits all or none.
+-- An amount of 0 asks nothing of a limit; where it stands is told all the same.
 
 local override, not_before, not_after, dry_run, id, ttl, output, own, fields, kinds, amounts,
-  needed, capacities, refills, periods, shadows = unpack(unpack_all(ARGV[1]))
+  capacities, refills, periods, needed, shadows, asks_all = unpack(unpack_all(ARGV[1]))
 local template, names = ARGV[2], ARGV[3]
+local count = #fields
 
 local now = clock(override)
 if now < not_before or now >= not_after then
@@ -13,7 +15,7 @@ end
 -- only the lease sets that both have can be asked.
 local function has_lost(r)
   local sets, set = {}, FIRST_LEASE_SET - 1
-  for i = 1, #fields do
+  for i = 1, count do
     if kinds[i] == LEASE then
       set = set + 1
       sets[fields[i]] = KEYS[set]
@@ -21,14 +23,14 @@ local function has_lost(r)
   end
   for _, name in ipairs(unpack_all(r.names)) do
     local key = sets['l:' .. name[1]]
-    if name[2] == LEASE and key and not redis.call('ZSCORE', key, holder_of(id, r.acquired)) then
+    if name[2] == LEASE and key and not call('ZSCORE', key, holder_of(id, r.acquired)) then
       return true
     end
   end
   return false
 end
 
-local stored = redis.call('GET', KEYS[2])
+local stored = call('GET', KEYS[2])
 if stored then
   local r = read_reservation(stored)
   local lapsed = r.state == RESERVED and (now >= r.expires or has_lost(r))
@@ -39,33 +41,53 @@ local values = read_fields(fields, own)
 local after, short = {}, {}
 local is_seeded, refused = true, false
 local set = FIRST_LEASE_SET - 1
-for i = 1, #fields do
-  local kind, amount, fits = kinds[i], amounts[i], true
-  if kind == BUCKET then
-    local level, parts, at, held = bucket_at(values[i], capacities[i], refills[i], periods[i], now)
-    fits = level >= needed[i]
-    if fits then
-      level = debited(level, amount)
-      after[i] = pack(level, parts, at, capacities[i], refills[i], periods[i], held + amount)
-    end
-  elseif kind == LEASE then
+for i = 1, count do
+  local kind, amount, fits, value = kinds[i], amounts[i], true, values[i]
+  if kind == LEASE then
     set = set + 1
-    local number, _, earliest = summary_of(values[i])
-    fits = capacities[i] - places(KEYS[set], number, earliest, now) >= amount
-  elseif values[i] then
-    local used, held = unpack_all(values[i])
-    fits = capacities[i] - used - held >= amount
-    if fits then
-      after[i] = pack(used, held + amount)
+  end
+  if amount > 0 then
+    if kind == BUCKET then
+      local capacity, refill, period = capacities[i], refills[i], periods[i]
+      local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
+      fits = level >= (needed[i] or amount)
+      if fits then
+        after[i] = pack(debited(level, amount), parts, at, capacity, refill, period, held + amount)
+      end
+    elseif kind == LEASE then
+      local number, _, earliest = summary_of(value)
+      fits = capacities[i] - places(KEYS[set], number, earliest, now) >= amount
+    elseif value then
+      local used, held = unpack_all(value)
+      fits = capacities[i] - used - held >= amount
+      if fits then
+        after[i] = pack(used, held + amount)
+      end
+    else
+      is_seeded = false
     end
-  else
-    is_seeded = false
+    if not fits then
+      short[#short + 1] = i
+      amounts[i] = -1
+      refused = refused or shadows[i] ~= 1
+    end
   end
-  if not fits then
-    short[#short + 1] = i
-    amounts[i] = -1
-    refused = refused or shadows[i] == 0
+end
+
+-- Buckets whose moment is so far ahead that they count from `now`: that lasts if written down.
+local function restarted()
+  local restarts = {}
+  for i = 1, count do
+    if kinds[i] == BUCKET and values[i] then
+      local _, _, at, _, _, period = unpack_all(values[i])
+      if at - now > period then
+        local level, parts, moment, held =
+          bucket_at(values[i], capacities[i], refills[i], periods[i], now)
+        restarts[i] = pack(level, parts, moment, capacities[i], refills[i], periods[i], held)
+      end
+    end
   end
+  return restarts
 end
 
 if not is_seeded then
@@ -73,26 +95,39 @@ if not is_seeded then
 end
 if refused or dry_run == 1 then
   if refused and dry_run == 0 then
-    write_fields(fields, own, restarted(values, kinds, capacities, refills, periods, now))
+    write_fields(fields, own, restarted())
   end
-  return { 'refused', now, short, seen(values, kinds, now) }
+  return { 'refused', now, seen(values, kinds, now) }
 end
 
--- What a shadow limit would have refused is not debited from it.
-local function without_dropped()
-  local kept_amounts, kept_names = {}, {}
-  for i, name in ipairs(unpack_all(names)) do
-    if amounts[i] >= 0 then
-      kept_amounts[#kept_amounts + 1], kept_names[#kept_names + 1] = amounts[i], name
+-- Only what is held: not what nothing was asked of, nor what a shadow limit would have refused.
+local function held_only()
+  local kept_amounts, kept_names, asked = {}, {}, 0
+  local all_names = unpack_all(names)
+  for i = 1, count do
+    if amounts[i] ~= 0 then
+      asked = asked + 1
+    end
+    if amounts[i] > 0 then
+      kept_amounts[#kept_amounts + 1] = amounts[i]
+      kept_names[#kept_names + 1] = all_names[asked]
     end
   end
   return kept_amounts, pack(kept_names)
 end
 
 local expires = now + ttl
-redis.call('ZADD', KEYS[3], string.format('%.0f', expires), id)
+local held_amounts, held_names = amounts, names
+if #short > 0 or asks_all == 0 then
+  held_amounts, held_names = held_only()
+end
+local reservation = pack(RESERVED, now, now, expires, ttl, output, 0, 0, 0, 0, 0,
+  held_amounts, {}, '', template, held_names)
+
+call('ZADD', KEYS[3], expires, id)
+call('SET', KEYS[2], reservation)
 set = FIRST_LEASE_SET - 1
-for i = 1, #fields do
+for i = 1, count do
   if kinds[i] == LEASE then
     set = set + 1
     if amounts[i] > 0 then
@@ -100,12 +135,8 @@ for i = 1, #fields do
     end
   end
 end
-local held_amounts, held_names = amounts, names
-if #short > 0 then
-  held_amounts, held_names = without_dropped()
-end
-local reservation = pack(RESERVED, now, now, expires, ttl, output, 0, 0, 0, 0, 0,
-  held_amounts, {}, '', template, held_names)
-redis.call('SET', KEYS[2], reservation)
 write_fields(fields, own, after)
-return { 'reserved', now, reservation, short, #short > 0 and seen(values, kinds, now) or {} }
+for i = 1, count do
+  after[i] = after[i] or values[i]
+end
+return { 'reserved', now, reservation, short, seen(after, kinds, now) }

@@ -4,7 +4,7 @@ local override, id, longest, own, fields, kinds = unpack(unpack_all(ARGV[1]))
 local names = ARGV[2]
 local now = clock(override)
 
-local stored = redis.call('GET', KEYS[2])
+local stored = call('GET', KEYS[2])
 if not stored then
   return { 'kept', now }
 end
@@ -14,19 +14,19 @@ if r.state ~= RESERVED or r.names ~= names or r.expires <= now + longest then
 end
 local expires = now + r.ttl
 local values, after = read_fields(fields, own), {}
-redis.call('ZADD', KEYS[3], string.format('%.0f', expires), id)
+call('ZADD', KEYS[3], expires, id)
 local set = FIRST_LEASE_SET - 1
 for i = 1, #fields do
   if kinds[i] == LEASE then
     set = set + 1
     if r.amounts[i] > 0 then
-      redis.call('ZADD', KEYS[set], 'XX', string.format('%.0f', expires), holder_of(id, r.acquired))
+      call('ZADD', KEYS[set], 'XX', expires, holder_of(id, r.acquired))
       local number, starts, earliest = summary_of(values[i])
       after[i] = pack(number, starts, min(earliest, expires))
     end
   end
 end
 r.expires = expires
-redis.call('SET', KEYS[2], packed_reservation(r))
+call('SET', KEYS[2], packed_reservation(r))
 write_fields(fields, own, after)
 return { 'shortened', now }

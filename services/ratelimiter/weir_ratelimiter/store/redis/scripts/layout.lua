@@ -1,0 +1,53 @@
+-- What lies where.
+
+-- KEYS: the tenant's hash, the reservation, the shard's expiry set and outbox, the shared hash,
+-- then the lease sets among the fields, in their order.
+local call = redis.call
+local BUCKET, LEASE, WINDOW = 1, 2, 3
+local FIRST_LEASE_SET = 6
+
+-- A reservation is stored whole: what may change as numbers, what never changes as Python packed
+-- it. `names` says which limits `amounts` belong to; an amount of -1 was dropped.
+local RESERVED, SETTLED, REFUNDED, EXPIRED = 1, 2, 3, 4
+
+local function read_reservation(stored)
+  local r = {}
+  r.state, r.created, r.acquired, r.expires, r.ttl, r.output, r.dispatched,
+    r.prompt_done, r.cached_done, r.output_done, r.debt,
+    r.amounts, r.settlement, r.lifecycle, r.template, r.names = unpack_all(stored)
+  return r
+end
+
+-- Values of `fields`: the first `own` are the tenant's, the others of the shared hash.
+local function read_fields(fields, own)
+  if own == #fields then
+    return own > 0 and call('HMGET', KEYS[1], unpack(fields)) or {}
+  end
+  local shared = call('HMGET', KEYS[5], unpack(fields, own + 1))
+  if own == 0 then
+    return shared
+  end
+  local values = call('HMGET', KEYS[1], unpack(fields, 1, own))
+  for i = 1, #shared do
+    values[own + i] = shared[i]
+  end
+  return values
+end
+
+-- Writes what `after` has for a field; nil leaves it alone.
+local function write_fields(fields, own, after)
+  local puts, n = {}, 0
+  for i = 1, #fields do
+    if i == own + 1 and n > 0 then
+      call('HSET', KEYS[1], unpack(puts, 1, n))
+      n = 0
+    end
+    if after[i] then
+      puts[n + 1], puts[n + 2] = fields[i], after[i]
+      n = n + 2
+    end
+  end
+  if n > 0 then
+    call('HSET', own < #fields and KEYS[5] or KEYS[1], unpack(puts, 1, n))
+  end
+end
