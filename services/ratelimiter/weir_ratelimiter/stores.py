@@ -111,7 +111,8 @@ async def _connect(address: str, settings: RateLimiterSettings) -> Connected:
         most_events=settings.ledger_most_events,
     )
     store = await RedisStore.open(address, options)
-    return Connected(store, RedisReplicas(RedisServer.of(address, settings.store_timeout_s)))
+    replicas = RedisReplicas(RedisServer.of(address, settings.store_timeout_s))
+    return Connected(store, replicas, lambda: store.states_lost)
 
 
 def _away_options(settings: RateLimiterSettings) -> AwayOptions:

@@ -75,6 +75,11 @@ async def test_killed_and_restarted_with_its_file_or_without(
             await account.settle(record, 10, 6)
             assert (await account.settle(record, 10, 6)).already
         assert (await account.remaining()) == {TPM: left + 60 - 32, PARALLEL: 100}
+
+        async def loss_is_counted() -> bool:
+            return account.sample("store_states_lost_total") == int(emptied)
+
+        await eventually(loss_is_counted)
         charges = await account.charges()
         assert len({event.reservation_id for event in charges}) == len(charges)
         total = sum(e.charged.prompt_tokens + e.charged.completion_tokens for e in charges)

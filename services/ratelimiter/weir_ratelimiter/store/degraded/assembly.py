@@ -90,7 +90,6 @@ def assemble(
     count = ReplicaCount(options.folder / "replicas", options.least_replicas)
     credit = Credit(options.budget_credit)
     metrics = DegradedMetrics(registry)
-    GapCollector(mode, pending, count, now_ms, registry)
     shared = SharedStore(
         connect,
         breaker=Breaker(options.breaker),
@@ -99,6 +98,7 @@ def assemble(
         timeout_s=options.timeout_s,
         now_ms=now_ms,
     )
+    GapCollector(shared, mode, pending, count, now_ms, registry)
     local = LocalAccount(account, pending, credit, count, now_ms, admits=options.admits)
     replay = Replay(shared, local, pending, limits_of, metrics)
     store = ResilientStore(

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from weir_ratelimiter.store.degraded.mode import Mode
 from weir_ratelimiter.store.degraded.pending_log import PendingLog
 from weir_ratelimiter.store.degraded.replicas import ReplicaCount
+from weir_ratelimiter.store.degraded.shared import SharedStore
 
 
 class DegradedMetrics:
@@ -43,12 +44,14 @@ class GapCollector(Collector):
 
     def __init__(
         self,
+        shared: SharedStore,
         mode: Mode,
         pending: PendingLog,
         count: ReplicaCount,
         now_ms: Callable[[], int],
         registry: CollectorRegistry,
     ) -> None:
+        self._shared = shared
         self._mode = mode
         self._pending = pending
         self._count = count
@@ -70,6 +73,11 @@ class GapCollector(Collector):
             "weir_ratelimiter_degraded_seconds",
             "Seconds in which the shared store was away",
             value=self._mode.degraded_s(self._now_ms()),
+        )
+        yield CounterMetricFamily(
+            "weir_ratelimiter_store_states_lost",
+            "How often the shared store came back without its state",
+            value=self._shared.states_lost,
         )
         yield GaugeMetricFamily(
             "weir_ratelimiter_pending_replays",

@@ -25,10 +25,15 @@ _log = get_logger(__name__)
 
 
 class Connected(msgspec.Struct, frozen=True):
-    """A shared store that was reached."""
+    """A shared store that was reached.
+
+    Attributes:
+        states_lost: how often it came back with another state than before.
+    """
 
     store: Store
     replicas: Replicas
+    states_lost: Callable[[], int] = lambda: 0
 
 
 class SharedStore:
@@ -65,6 +70,11 @@ class SharedStore:
     def store(self) -> Store | None:
         """The store, if it was ever reached."""
         return None if self._connected is None else self._connected.store
+
+    @property
+    def states_lost(self) -> int:
+        """How often the store came back with another state than before."""
+        return 0 if self._connected is None else self._connected.states_lost()
 
     async def open(self) -> None:
         """Reach the store, or begin without it.
