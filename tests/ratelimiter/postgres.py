@@ -33,6 +33,7 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
+        self._free: list[str] = []
         self._server: subprocess.Popen[bytes] | None = None
 
     def initialise(self) -> None:
@@ -67,14 +68,25 @@ class Postgres:
         return f"postgresql+asyncpg://weir@/{database}?host={self._folder}"
 
     async def new_database(self) -> str:
-        """Make an empty database; returns its URL."""
-        name = f"test_{os.getpid()}_{next(self._numbers)}"
-        connection = await asyncpg.connect(f"postgresql://weir@/postgres?host={self._folder}")
+        """Make an empty database, or empty one that was given back; returns its URL."""
+        if self._free:
+            name = self._free.pop()
+            await self._execute(name, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        else:
+            name = f"test_{next(self._numbers)}"
+            await self._execute("postgres", f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def give_back(self, url: str) -> None:
+        """A database is not used any more. Each is a thousand files: to remove them takes time."""
+        self._free.append(url.partition("@/")[2].partition("?")[0])
+
+    async def _execute(self, database: str, statements: str) -> None:
+        connection = await asyncpg.connect(f"postgresql://weir@/{database}?host={self._folder}")
         try:
-            await connection.execute(f"CREATE DATABASE {name}")
+            await connection.execute(statements)
         finally:
             await connection.close()
-        return self.url(name)
 
     def _wait_ready(self) -> None:
         end = time.monotonic() + _START_TIMEOUT_S

@@ -16,12 +16,15 @@ def postgres_server() -> Iterator[Postgres]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """An empty database."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/ledger.sqlite"
+        yield f"sqlite:///{tmp_path}/ledger.sqlite"
+        return
     server: Postgres = request.getfixturevalue("postgres_server")
-    return await server.new_database()
+    url = await server.new_database()
+    yield url
+    server.give_back(url)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import delete
 
 from tests.ratelimiter.ledger.support import (
     ACME,
@@ -18,7 +19,6 @@ from tests.ratelimiter.ledger.support import (
     grant,
     open_book,
 )
-from tests.ratelimiter.postgres import Postgres
 from weir_core.bucket import BucketShape
 from weir_core.errors import InvalidField
 from weir_ratelimiter.domain.calendar import Calendar, Unit
@@ -29,6 +29,7 @@ from weir_ratelimiter.domain.price import Price
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.ledger.sums import Span, Sums, usage_sums
+from weir_ratelimiter.ledger.tables import hours, rows
 from weir_ratelimiter.ledger.verification import differences
 
 # Half past an hour, as in Kolkata.
@@ -183,7 +184,6 @@ events = st.builds(
 )
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -192,23 +192,14 @@ events = st.builds(
     ends=st.tuples(moments, moments).map(sorted),
 )
 def test_hours_are_rows_after_any_history(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres_server: Postgres,
-    kind: str,
-    batches: list[list[LedgerEvent]],
-    ends: list[int],
+    ledger_url: str, batches: list[list[LedgerEvent]], ends: list[int]
 ) -> None:
-    async def run() -> None:
-        url = f"sqlite:///{tmp_path_factory.mktemp('history')}/ledger.sqlite"
-        if kind == "postgresql":
-            url = await postgres_server.new_database()
-        await _history(url, batches, Span(ends[0], ends[1]))
-
-    asyncio.run(run())
+    asyncio.run(_history(ledger_url, batches, Span(ends[0], ends[1])))
 
 
 async def _history(url: str, batches: list[list[LedgerEvent]], span: Span) -> None:
     async with open_book(url) as book:
+        await _clear(book)
         expected = await _write_history(book, batches)
         assert await differences(book.ledger.database) == []
         within = [event for event in expected if span.from_ms <= event.created_ms < span.to_ms]
@@ -223,6 +214,12 @@ async def _history(url: str, batches: list[list[LedgerEvent]], span: Span) -> No
         async with book.ledger.database.reading() as connection:
             groups = await usage_sums(connection, span, {}, ("hour", "user"))
         assert {group: sums.prompt_tokens for group, sums in groups.items()} == by_hour
+
+
+async def _clear(book: Book) -> None:
+    async with book.ledger.database.writing() as turn:
+        await turn.connection.execute(delete(rows))
+        await turn.connection.execute(delete(hours))
 
 
 async def _write_history(book: Book, batches: list[list[LedgerEvent]]) -> list[LedgerEvent]:

@@ -1,5 +1,6 @@
 """One ledger: its database and everything that works on it."""
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -97,7 +98,8 @@ class Ledger:
         Raises:
             WeirError: LIMITER_UNAVAILABLE if the store cannot tell.
         """
-        backlog = await self._outbox.backlog()
+        async with asyncio.timeout(_READ_S):
+            backlog = await self._outbox.backlog()
         age_ms = 0 if backlog.oldest_ms is None else max(0, self._now_ms() - backlog.oldest_ms)
         written_ms, error = None, self.pump.last_error
         try:

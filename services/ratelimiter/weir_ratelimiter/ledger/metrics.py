@@ -17,7 +17,7 @@ class LedgerMetrics:
         )
         self._errors = Counter(
             "weir_ratelimiter_ledger_errors",
-            "Failures: `database` is tried again, `rejected` is an event set aside",
+            "Failures: of `database` or `store`, tried again; `rejected`: an event set aside",
             ("cause",),
             registry=registry,
         )
@@ -32,12 +32,12 @@ class LedgerMetrics:
             registry=registry,
         )
 
-    def written(self, kind: str) -> None:
-        """One row was written."""
-        self._rows.labels(kind).inc()
+    def written(self, kind: str, number: int) -> None:
+        """Rows were written."""
+        self._rows.labels(kind).inc(number)
 
     def failed(self, cause: str) -> None:
-        """A batch failed (`database`) or an event was set aside (`rejected`)."""
+        """A batch failed (`database`, `store`) or an event was set aside (`rejected`)."""
         self._errors.labels(cause).inc()
 
     def behind(self, backlog: Backlog, now_ms: int) -> None:

@@ -1,7 +1,8 @@
 """Moves events from the account's outbox into the ledger."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sqlalchemy.exc import DataError, IntegrityError
@@ -81,7 +82,7 @@ class LedgerPump:
         """Move what is left, for at most `drain_s` seconds, and end."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task})
+            await asyncio.wait({self._task}, timeout=drain_s)
             self._task = None
         try:
             async with asyncio.timeout(drain_s):
@@ -121,16 +122,20 @@ class LedgerPump:
         pause_s = _INTERVAL_S
         while True:
             await asyncio.sleep(pause_s)
-            try:
-                async with self._moving:
-                    await self._move_all()
-                await self._measure()
-            except Exception as error:
-                self._failed(error)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            else:
+            moved = await self._tried(self._drain)
+            if moved:
                 self.last_error = ""
-                pause_s = _INTERVAL_S
+            pause_s = _INTERVAL_S if moved else min(2 * pause_s, _LONGEST_PAUSE_S)
+            await self._tried(self._measure)
+
+    async def _tried(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it succeeded; nothing that it raises ends the pump."""
+        try:
+            await work()
+        except Exception as error:
+            self._failed(error)
+            return False
+        return True
 
     async def _move(self) -> int:
         async with asyncio.timeout(_STORE_S):
@@ -147,8 +152,8 @@ class LedgerPump:
         except _POISON as error:
             await self._set_aside(events, error)
             return
-        for row in written:
-            self._metrics.written(EventKind(row.kind).name.lower())
+        for kind, number in Counter(row.kind for row in written).items():
+            self._metrics.written(EventKind(kind).name.lower(), number)
 
     async def _set_aside(self, events: Sequence[LedgerEvent], error: Exception) -> None:
         """Find the event that spoils the batch: alone it goes to the rejects."""
@@ -170,8 +175,9 @@ class LedgerPump:
             self._metrics.behind(await self._outbox.backlog(), self._now_ms())
 
     def _failed(self, error: Exception) -> None:
+        of_store = isinstance(error, WeirError)
         cause = error.message if isinstance(error, WeirError) else cause_of(error)
         if not self.last_error:
             _log.warning("ledger_write_failed", cause=cause, hint="events wait; see ledger_url")
         self.last_error = cause
-        self._metrics.failed("database")
+        self._metrics.failed("store" if of_store else "database")

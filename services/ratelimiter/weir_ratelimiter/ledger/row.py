@@ -1,13 +1,24 @@
 """One row of the ledger, and how an event of the account becomes one."""
 
+from operator import attrgetter
+
 import msgspec
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir_ratelimiter.domain.change import LedgerEvent
+from weir_ratelimiter.ledger.tables import MEASURES
 
+_PRICES = ("input_nanos", "cached_input_nanos", "output_nanos")
 _YEAR_10000_MS = 253_402_300_800_000
+
+# What a column holds: names, least, first beyond.
+_BOUNDS = (
+    (("kind", "usage_quality", "outcome"), 0, 2**15),
+    (("reserve_ms", "settle_ms"), 0, _YEAR_10000_MS),
+    ((*MEASURES, *_PRICES, "price_version", "units"), -(2**63), 2**63),
+)
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -96,15 +107,10 @@ def row_of(event: LedgerEvent, row_id: str) -> LedgerRow:
 
 
 def _checked(row: LedgerRow) -> LedgerRow:
-    for field, value in msgspec.structs.asdict(row).items():
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ValueError(f"{field} does not fit 64 bits")
-    for field in ("kind", "usage_quality", "outcome"):
-        if not 0 <= getattr(row, field) < 2**15:
-            raise ValueError(f"{field} does not fit 15 bits")
-    for field in ("reserve_ms", "settle_ms"):
-        if not 0 <= getattr(row, field) < _YEAR_10000_MS:
-            raise ValueError(f"{field} is no time before the year 10000")
+    for names, least, beyond in _BOUNDS:
+        values = attrgetter(*names)(row)
+        if min(values) < least or max(values) >= beyond:
+            raise ValueError(f"one of {', '.join(names)} is not in {least} to {beyond - 1}")
     return row
 
 
@@ -127,6 +133,8 @@ def _ms(time: Timestamp) -> int:
 
 
 def _text(value: str) -> str:
+    if value.isascii() and "\0" not in value:
+        return value
     # PostgreSQL holds no NUL, UTF-8 no surrogate, and no text is worth losing a charge for.
     whole = value.encode("utf-8", "replace").decode()
     return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")

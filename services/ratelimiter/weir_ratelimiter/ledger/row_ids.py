@@ -1,6 +1,6 @@
 """Ids of rows: UUIDv7 (RFC 9562, 5.7) that grow strictly from row to row."""
 
-import secrets
+import random
 import uuid
 
 NOTHING = str(uuid.UUID(int=0))
@@ -20,14 +20,14 @@ class RowIds:
     def __init__(self, last: str, now_ms: int) -> None:
         self._ms, self._counter = _parts(uuid.UUID(last))
         if now_ms > self._ms:
-            self._ms, self._counter = now_ms, secrets.randbits(_COUNTER_BITS - 1)
+            self._ms, self._counter = now_ms, random.getrandbits(_COUNTER_BITS - 1)
 
     def next(self) -> str:
         """The next id, in canonical form."""
-        self._counter += 1 + secrets.randbits(_STEP_BITS)
+        self._counter += 1 + random.getrandbits(_STEP_BITS)
         if self._counter >> _COUNTER_BITS:
-            self._ms, self._counter = self._ms + 1, secrets.randbits(_COUNTER_BITS - 1)
-        return str(_uuid(self._ms, self._counter))
+            self._ms, self._counter = self._ms + 1, random.getrandbits(_COUNTER_BITS - 1)
+        return _canonical(self._ms, self._counter)
 
 
 def _parts(value: uuid.UUID) -> tuple[int, int]:
@@ -36,6 +36,7 @@ def _parts(value: uuid.UUID) -> tuple[int, int]:
     return value.int >> 80, high << 62 | low
 
 
-def _uuid(ms: int, counter: int) -> uuid.UUID:
-    value = ms << 80 | 0x7 << 76 | (counter >> 62) << 64
-    return uuid.UUID(int=value | 0b10 << 62 | counter & (1 << 62) - 1)
+def _canonical(ms: int, counter: int) -> str:
+    value = ms << 80 | 0x7 << 76 | (counter >> 62) << 64 | 0b10 << 62 | counter & (1 << 62) - 1
+    digits = f"{value:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -14,8 +14,6 @@ from weir_ratelimiter.ledger.row import LedgerRow, row_of
 from weir_ratelimiter.ledger.row_ids import RowIds
 from weir_ratelimiter.ledger.tables import UNIQUE_ROW, erasures, head, rows
 
-_PER_STATEMENT = 500
-
 
 class LedgerWriter:
     """Writes to one ledger.
@@ -49,7 +47,8 @@ class LedgerWriter:
 
     async def _not_erased(self, turn: Turn, given: Sequence[LedgerRow]) -> Sequence[LedgerRow]:
         """Without repeats of rows that bear pseudonyms by now."""
-        tenants = {row.tenant_id: self._pseudonyms.tenant(row.tenant_id) for row in given}
+        names = {row.tenant_id for row in given}
+        tenants = {name: self._pseudonyms.tenant(name) for name in names}
         known = select(erasures.c.pseudonym).where(erasures.c.pseudonym.in_(tenants.values()))
         erased = set((await turn.connection.execute(known)).scalars())
         if not erased:
@@ -66,17 +65,29 @@ class LedgerWriter:
 async def insert_rows(
     database: Database, turn: Turn, given: Sequence[LedgerRow]
 ) -> Sequence[LedgerRow]:
-    """Insert the rows that are not there, and add them to the sums; returns them."""
-    statement = database.insert(rows).on_conflict_do_nothing().returning(rows.c.id)
-    new: set[str] = set()
-    for start in range(0, len(given), _PER_STATEMENT):
-        values = [msgspec.structs.asdict(row) for row in given[start : start + _PER_STATEMENT]]
-        new.update((await turn.connection.execute(statement, values)).scalars())
-    written = [row for row in given if row.id in new]
+    """Insert the rows that are not there, and add them to the sums; returns them.
+
+    Nobody else inserts in this turn, so that an id is there afterwards if it was inserted or
+    was there before. Databases can tell by RETURNING too, at half the speed.
+    """
+    if not given:
+        return []
+    ids = [row.id for row in given]
+    before = await _ids_between(turn, ids) if min(ids) <= turn.last_id else set()
+    values = [msgspec.structs.asdict(row) for row in given]
+    await turn.connection.execute(database.insert(rows).on_conflict_do_nothing(), values)
+    after = await _ids_between(turn, ids)
+    written = [row for row in given if row.id in after and row.id not in before]
     sums = HourSums()
     sums.add(written)
     await sums.write(database, turn)
     return written
+
+
+async def _ids_between(turn: Turn, ids: Sequence[str]) -> set[str]:
+    """Ids of rows from the smallest to the largest of `ids`."""
+    found = select(rows.c.id).where(rows.c.id.between(min(ids), max(ids)))
+    return set((await turn.connection.execute(found)).scalars())
 
 
 async def existing_keys(
