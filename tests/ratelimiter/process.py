@@ -15,7 +15,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceS
 from weir_core.rpc.channel import ServiceChannel, open_channel
 
 TOKEN = "cluster-secret-of-the-tests"
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 
 
 class LimiterProcess:

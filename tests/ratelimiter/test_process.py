@@ -10,7 +10,7 @@ import httpx2
 
 from tests.ratelimiter.account import directory, limit, parallel
 from tests.ratelimiter.directory_server import directory_server
-from tests.ratelimiter.process import LimiterProcess, limiter_process, spawn
+from tests.ratelimiter.process import START_TIMEOUT_S, LimiterProcess, limiter_process, spawn
 from weir.common.v1.lifecycle_pb2 import OUTCOME_OK
 from weir.common.v1.subject_pb2 import Subject
 from weir.common.v1.usage_pb2 import USAGE_QUALITY_EXACT, Usage
@@ -122,10 +122,12 @@ async def levels(process: LimiterProcess) -> dict[str, tuple[int, int]]:
 
 async def test_kill_9_in_the_middle_of_load_loses_and_mints_nothing(tmp_path: Path) -> None:
     load = Load()
+    # No lease lapses, however slow the machine is.
+    long = "--ttl-s=600"
     async with directory_server() as (served, address):
         await served.publish(SNAPSHOT)
         for least in (150, 300, 450):
-            async with limiter_process(tmp_path, address, "--compact-bytes=65536") as process:
+            async with limiter_process(tmp_path, address, long, "--compact-bytes=65536") as process:
                 await ready(process)
                 clients = [asyncio.create_task(load.client(process.stub)) for _ in range(16)]
                 async with asyncio.timeout(40):
@@ -133,7 +135,7 @@ async def test_kill_9_in_the_middle_of_load_loses_and_mints_nothing(tmp_path: Pa
                         await asyncio.sleep(0.01)
                 await process.kill()
                 await asyncio.gather(*clients)
-        async with limiter_process(tmp_path, address) as process:
+        async with limiter_process(tmp_path, address, long) as process:
             await ready(process)
             before = await levels(process)
             known = [job for job in load.jobs if job.reserved]
@@ -155,7 +157,7 @@ async def test_kill_9_in_the_middle_of_load_loses_and_mints_nothing(tmp_path: Pa
             assert after["parallel"] == (10_000 - len(running), len(running))
             # Once more, and levels are equal to the unit.
             await process.kill()
-        async with limiter_process(tmp_path, address) as process:
+        async with limiter_process(tmp_path, address, long) as process:
             await ready(process)
             assert await levels(process) == after
             assert await process.terminate() == 0
@@ -199,7 +201,7 @@ async def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     async with directory_server() as (_, address), limiter_process(tmp_path, address):
         started = [await spawn(folder, address, *more) for folder, more, _, _ in bad_starts]
         for process, (_, _, told, code) in zip(started, bad_starts, strict=True):
-            _, stderr = await asyncio.wait_for(process.communicate(), 30)
+            _, stderr = await asyncio.wait_for(process.communicate(), START_TIMEOUT_S)
             assert process.returncode == code
             assert told in stderr.strip().splitlines()[-1]
             assert b"Traceback" not in stderr
