@@ -125,8 +125,18 @@ class History:
                 await account.limiter.sweep()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 async def test_the_books_agree_in_the_end(tmp_path: Path, seed: int) -> None:
+    await agree_in_the_end(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4, 104))
+async def test_the_books_agree_in_the_end_again_and_again(tmp_path: Path, seed: int) -> None:
+    await agree_in_the_end(tmp_path, seed)
+
+
+async def agree_in_the_end(tmp_path: Path, seed: int) -> None:
     snapshot = directory(slow_tokens(), budget(), parallel(1_000))
     async with (
         site(tmp_path, snapshot, live=2) as shared,

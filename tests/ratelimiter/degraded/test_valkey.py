@@ -16,7 +16,7 @@ from tests.ratelimiter.degraded.live import (
 )
 from tests.ratelimiter.valkey import Valkey, running_valkey
 from weir.directory.v1 import directory_pb2 as pb
-from weir_core.errors import LimitExceeded
+from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_core.errors.startup import StartupError
 
 YEAR_S = 365 * 24 * 3600
@@ -156,6 +156,26 @@ async def test_replicas_count_each_other_and_share(own_valkey: Valkey, tmp_path:
                 await account.reserve(f"{name}{number}")
             with pytest.raises(LimitExceeded):
                 await account.reserve(f"{name}2")
+
+
+async def test_a_budget_of_a_killed_store_lends_its_credit(
+    own_valkey: Valkey, tmp_path: Path
+) -> None:
+    kind, resource = pb.LIMIT_KIND_WINDOW, pb.LIMIT_RESOURCE_TOKENS
+    snapshot = directory(limit("budget", kind, resource, 9_000, window="month"))
+    async with live_replica(own_valkey.url, tmp_path / "a", snapshot) as account:
+        charged = await run_some(account, "seen", 1)
+        own_valkey.kill()
+        # 1 % are 90 tokens: three requests of 30.
+        records = [(await account.reserve(f"lent{number}")).record for number in range(3)]
+        with pytest.raises(WeirError) as closed:
+            await account.reserve("more")
+        assert closed.value.reason is Reason.LIMITER_UNAVAILABLE
+        for record in records:
+            await account.settle(record, 10, 5)
+        own_valkey.start()
+        await eventually(account.is_back)
+        assert await account.left("tenant:acme/budget") == 9_000 - charged - 45
 
 
 async def test_a_start_without_the_store_serves_its_last_share(

@@ -70,11 +70,14 @@ class ResilientStore:
 
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         """See `Store`."""
-        return await self._either(
+        reserved = await self._either(
             "reserve",
             lambda store: store.reserve(command, dry_run=dry_run),
             lambda: self._local.reserve(command, dry_run=dry_run),
         )
+        if not reserved.degraded:
+            self._credit.note(reserved.states)
+        return reserved
 
     async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
         """See `Store`."""
