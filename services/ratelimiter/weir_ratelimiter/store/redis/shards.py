@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from weir_ratelimiter.store.base import Backlog
 from weir_ratelimiter.store.redis.keyspace import SHARDS, expiry_key, outbox_key
-from weir_ratelimiter.store.redis.server import Command, RedisServer, Reply
+from weir_ratelimiter.store.redis.server import Command, RedisServer
 
 _ROUND_S = 4.0
 _MOST_AT_ONCE = 128
@@ -76,22 +76,32 @@ class Shards:
         """
         commands: list[Command] = []
         for shard in shards:
-            expiry, outbox = expiry_key(shard), outbox_key(shard)
+            commands.append(("ZCARD", expiry_key(shard)))
+            commands.append(("XLEN", outbox_key(shard)))
+        numbers = await self._server.ask(commands)
+        for shard, leases, events in zip(shards, numbers[::2], numbers[1::2], strict=True):
+            self.events += events - self._events[shard]
+            self._events[shard] = events
+            if not leases:
+                self._next_lapse_ms[shard], self._last_lapse_ms[shard] = math.inf, 0.0
+            if not events:
+                self._oldest_ms[shard] = math.inf
+        used = [numbers[2 * place] + numbers[2 * place + 1] for place in range(len(shards))]
+        await self._look_into([shard for shard, number in zip(shards, used, strict=True) if number])
+
+    async def _look_into(self, shards: list[int]) -> None:
+        commands: list[Command] = []
+        for shard in shards:
+            expiry = expiry_key(shard)
             commands.append(("ZRANGE", expiry, 0, 0, "WITHSCORES"))
             commands.append(("ZRANGE", expiry, -1, -1, "WITHSCORES"))
-            commands.append(("XLEN", outbox))
-            commands.append(("XRANGE", outbox, "-", "+", "COUNT", 1))
+            commands.append(("XRANGE", outbox_key(shard), "-", "+", "COUNT", 1))
         answers = await self._server.ask(commands)
         for place, shard in enumerate(shards):
-            self._note(shard, answers[4 * place : 4 * place + 4])
-
-    def _note(self, shard: int, answer: Reply) -> None:
-        first, last, events, oldest = answer
-        self._next_lapse_ms[shard] = float(first[1]) if first else math.inf
-        self._last_lapse_ms[shard] = float(last[1]) if last else 0.0
-        self.events += events - self._events[shard]
-        self._events[shard] = events
-        self._oldest_ms[shard] = _written_ms(oldest[0][0]) if oldest else math.inf
+            first, last, oldest = answers[3 * place : 3 * place + 3]
+            self._next_lapse_ms[shard] = float(first[1]) if first else math.inf
+            self._last_lapse_ms[shard] = float(last[1]) if last else 0.0
+            self._oldest_ms[shard] = _written_ms(oldest[0][0]) if oldest else math.inf
 
 
 def _written_ms(entry_id: bytes) -> int:

@@ -112,7 +112,6 @@ class RedisStore:
             await check_server(server)
             epoch = await epoch_of(server)
             store = cls(server, options, epoch, ServerTime(_local_ms, forced_ms))
-            await store._shards.look_at_next(time.monotonic())
         except BaseException:
             await server.close()
             raise
