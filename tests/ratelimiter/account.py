@@ -12,9 +12,12 @@ from weir.directory.v1 import directory_pb2 as pb
 from weir_core.clock import ManualClock
 from weir_core.directory import DirectoryIndex
 from weir_ratelimiter.ask import Ask
+from weir_ratelimiter.budget_source import BudgetSource
 from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.extension import Extension
+from weir_ratelimiter.domain.ids import reservation_id
+from weir_ratelimiter.domain.retry_hint import spread
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
@@ -60,9 +63,25 @@ def parallel(capacity: int, limit_id: str = "parallel", **fields: Any) -> pb.Lim
     return limit(limit_id, pb.LIMIT_KIND_LEASE, pb.LIMIT_RESOURCE_CONCURRENCY, capacity, **fields)
 
 
+def budget(
+    capacity: int,
+    limit_id: str = "budget",
+    *,
+    unit: str = "month",
+    resource: pb.LimitResource.ValueType = pb.LIMIT_RESOURCE_COST,
+    **fields: Any,
+) -> pb.Limit:
+    return limit(limit_id, pb.LIMIT_KIND_WINDOW, resource, capacity, window=unit, **fields)
+
+
 def context(capacity: int, limit_id: str = "context", **fields: Any) -> pb.Limit:
     kind, resource = pb.LIMIT_KIND_CONTEXT, pb.LIMIT_RESOURCE_CONTEXT_TOKENS
     return limit(limit_id, kind, resource, capacity, **fields)
+
+
+def hint(wait_s: float, request_id: str) -> float:
+    """After how long `acme` is told to retry a request that would fit in `wait_s`."""
+    return spread(wait_s, reservation_id("acme", request_id))
 
 
 def directory(
@@ -76,6 +95,7 @@ def directory(
     suspended: bool = False,
     revoked: bool = False,
     policy: pb.Policy | None = None,
+    price: pb.Price | None = None,
 ) -> pb.Snapshot:
     """Tenants `acme` (limited as given) and `other` (not at all), both with user `bob`."""
     acme = pb.Tenant(
@@ -93,7 +113,7 @@ def directory(
             pb.ApiKey(id="key1", tenant_id="acme", user_id="bob", limits=key, revoked=revoked),
             pb.ApiKey(id="key2", tenant_id="other", user_id="bob"),
         ],
-        models=[pb.Model(name="m", limits=model), pb.Model(name="n")],
+        models=[pb.Model(name="m", limits=model, price=price), pb.Model(name="n")],
         cluster_limits=cluster,
     )
 
@@ -101,7 +121,10 @@ def directory(
 class Account:
     """What a gateway sees of a limiter, without the wire."""
 
-    def __init__(self, path: Path, options: MemoryOptions) -> None:
+    def __init__(
+        self, path: Path, options: MemoryOptions, budgets: BudgetSource | None = None
+    ) -> None:
+        self.budgets = budgets
         self.path = path
         self.options = options
         self.clock = ManualClock()
@@ -121,6 +144,7 @@ class Account:
             now_ms=self.now_ms,
             default_ttl_ms=30_000,
             metrics=LimiterMetrics(self.registry),
+            budgets=self.budgets,
         )
 
     def now_ms(self) -> int:
@@ -185,9 +209,13 @@ class Account:
 
 @asynccontextmanager
 async def account(
-    path: Path, snapshot: pb.Snapshot, options: MemoryOptions | None = None
+    path: Path,
+    snapshot: pb.Snapshot,
+    options: MemoryOptions | None = None,
+    *,
+    budgets: BudgetSource | None = None,
 ) -> AsyncIterator[Account]:
-    opened = Account(path, options or MemoryOptions())
+    opened = Account(path, options or MemoryOptions(), budgets)
     try:
         await opened.use(snapshot)
         yield opened

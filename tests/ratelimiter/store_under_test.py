@@ -25,7 +25,9 @@ _RAM = "/dev/shm" if Path("/dev/shm").is_dir() else None
 class StoreUnderTest(Protocol):
     """One store and its ways to fail."""
 
-    store: Store
+    @property
+    def store(self) -> Store:
+        """The store, another one after a crash."""
 
     async def start(self, now_ms: Callable[[], int]) -> None:
         """Begin empty; `now_ms` is the time."""

@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
-from tests.ratelimiter.account import Account, context, directory, parallel, rpm, tpm
+from tests.ratelimiter.account import Account, context, directory, hint, parallel, rpm, tpm
 from weir.common.v1 import error_reason_pb2
 from weir.common.v1.lifecycle_pb2 import OUTCOME_CANCELLED, OUTCOME_OK, LifecycleRecord
 from weir.common.v1.subject_pb2 import DELIVERY_MODE_STREAM, Subject
@@ -166,7 +166,7 @@ async def test_a_refusal_carries_the_full_account_of_why(tmp_path: Path) -> None
         refused = await refusal(served.stub.Reserve(ask("second")))
         assert isinstance(refused, LimitExceeded)
         assert refused.reason is Reason.RATE_LIMIT_EXCEEDED
-        assert refused.retry_after_s == 60.0
+        assert refused.retry_after_s == pytest.approx(hint(60, "second"), abs=1e-3)
         told = {violation.limit_id: violation for violation in refused.violations}
         assert set(told) == {"cluster/tpm", "tenant:acme/tpm", "tenant:acme/rpm"}
         own = told["tenant:acme/tpm"]

@@ -42,17 +42,22 @@ class StatusWriter:
             used_last_minute: units by key of the limit, where known.
         """
         for state in states:
-            limit = state.limit
-            status = into.add()
-            status.CopyFrom(self._fixed(limit))
-            if limit.numbers_are_own:
-                _write_numbers(state, status, now_ms)
-            if state.window:
-                status.window = state.window
-            if limit.key in violated:
+            key = state.limit.key
+            status = self.fill(state, into.add(), now_ms)
+            if key in violated:
                 status.violated = True
-            if limit.key in used_last_minute:
-                status.used_last_minute = used_last_minute[limit.key]
+            if key in used_last_minute:
+                status.used_last_minute = used_last_minute[key]
+
+    def fill(self, state: LimitState, status: LimitStatus, now_ms: int) -> LimitStatus:
+        """Write one state into an empty status; return it."""
+        limit = state.limit
+        status.CopyFrom(self._fixed(limit))
+        if limit.numbers_are_own:
+            _write_numbers(state, status, now_ms)
+        if state.window:
+            status.window = state.window
+        return status
 
     def _fixed(self, limit: Limit) -> LimitStatus:
         known = self._known.get(limit.key)

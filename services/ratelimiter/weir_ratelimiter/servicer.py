@@ -9,12 +9,13 @@ from opentelemetry import trace
 
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceServicer
-from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
+from weir_core.errors import InvalidField, LimitExceeded, WeirError
 from weir_core.errors.status import to_refusal
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.tracing import Tracing
 from weir_ratelimiter import wire
+from weir_ratelimiter.administration import Administration
 from weir_ratelimiter.domain.refusal import refused_for_now
 from weir_ratelimiter.domain.subject import check_id
 from weir_ratelimiter.limit_status import StatusWriter
@@ -52,6 +53,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         self._now_ms = now_ms
         self._usage = usage
         self._statuses = StatusWriter()
+        self._administration = Administration(limiter, self._statuses, now_ms)
         self._streams = AccountStreams(self, tracing)
 
     async def Reserve(  # noqa: N802
@@ -139,14 +141,14 @@ class RateLimiterServicer(RateLimiterServiceServicer):
     async def ListReservations(  # noqa: N802
         self, request: pb.ListReservationsRequest, context: Context
     ) -> pb.ListReservationsResponse:
-        """Not built yet."""
-        raise WeirError(Reason.NOT_BUILT_YET, "ListReservations is not built yet")
+        """Say who holds what."""
+        return await self._administration.list_reservations(request)
 
     async def AdjustLimit(  # noqa: N802
         self, request: pb.AdjustLimitRequest, context: Context
     ) -> pb.AdjustLimitResponse:
-        """Not built yet."""
-        raise WeirError(Reason.NOT_BUILT_YET, "AdjustLimit is not built yet")
+        """Give units or take them."""
+        return await self._administration.adjust(request)
 
     async def Multiplex(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pb.MultiplexRequest], context: Context

@@ -3,7 +3,7 @@
 import msgspec
 
 from weir.directory.v1 import directory_pb2
-from weir_core.bucket import BucketShape
+from weir_core.bucket import BucketShape, check_units
 from weir_core.errors import InvalidField
 from weir_ratelimiter.domain.calendar import Calendar
 from weir_ratelimiter.domain.ids import limit_key
@@ -81,7 +81,7 @@ def check_limit(configured: directory_pb2.Limit, where: str) -> LimitSpec:
         shape=_shape(configured, _period_ms(configured, resource), name),
         model=configured.model,
         shadow=configured.shadow,
-        max_debt=configured.max_debt or configured.capacity,
+        max_debt=_max_debt(configured, kind, name),
         calendar=_calendar(configured, kind, name),
     )
 
@@ -137,6 +137,12 @@ def _shape(configured: directory_pb2.Limit, period_ms: int, name: str) -> Bucket
         return BucketShape.of(configured.capacity, refill, period_ms)
     except InvalidField as error:
         raise InvalidField(f"{name}.{error.field}", error.value, error.bound) from error
+
+
+def _max_debt(configured: directory_pb2.Limit, kind: Kind, name: str) -> int:
+    """Nobody overdraws a budget unless that is said."""
+    default = 0 if kind is Kind.WINDOW else configured.capacity
+    return check_units(f"{name}.max_debt", configured.max_debt) or default
 
 
 def _kind_name(number: int) -> str:

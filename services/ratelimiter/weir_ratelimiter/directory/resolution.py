@@ -37,12 +37,20 @@ class Resolution:
         self.may_owe = may_owe
         self.version = version
         self.price = price
+        self._output_resources = (*_OUTPUT, Resource.COST) if price.output_nanos else _OUTPUT
 
     def most_output(self, prompt_tokens: int) -> int | None:
-        """Output that the smallest token bucket can ever hold beside the prompt, tokens."""
+        """Output that the smallest limit can ever hold beside the prompt, tokens."""
         rooms = [
-            limit.capacity - (prompt_tokens if limit.resource is Resource.TOKENS else 0)
+            self._room(limit, prompt_tokens)
             for limit in self.counted
-            if limit.resource in _OUTPUT and not limit.shadow
+            if limit.resource in self._output_resources and not limit.shadow
         ]
         return min(rooms, default=None)
+
+    def _room(self, limit: Limit, prompt_tokens: int) -> int:
+        if limit.resource is Resource.OUTPUT_TOKENS:
+            return limit.capacity
+        if limit.resource is Resource.TOKENS:
+            return limit.capacity - prompt_tokens
+        return (limit.capacity - self.price.most(prompt_tokens, 0)) // self.price.output_nanos

@@ -58,8 +58,8 @@ class Calendar(msgspec.Struct, frozen=True):
 
     def window(self, now_ms: int) -> Window:
         """The window that `now_ms`, Unix milliseconds, lies in."""
-        # An hour never spans two windows: zones change by whole minutes, but windows begin at
-        # local midnight, so that the minute is what is cached.
+        # Windows begin at local midnights, and zones differ by whole minutes: a minute lies in
+        # one window, and is what is cached.
         return _window(self, now_ms // 60_000)
 
 

@@ -504,7 +504,9 @@ class Limit(_message.Message):
     shadow: _builtins.bool
     """Counted and reported, never refused."""
     max_debt: _builtins.int
-    """Largest debt that an extension may leave, units; 0 means the capacity."""
+    """Largest debt that an extension may leave, units; 0 means the capacity, and of a calendar
+    window no debt.
+    """
     @_builtins.property
     def period(self) -> _duration_pb2.Duration:
         """Bucket: default one minute for tokens, one second for requests."""
