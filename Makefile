@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto bench-stack clean
+.PHONY: help run test soak lint types format proto bench-stack bench-limiter clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ proto: $(VENV)/.installed-dev ## Regenerate the gRPC stubs and the generated pag
 
 bench-stack: $(VENV)/.installed-run ## Measure the whole stack; the last line is JSON
 	$(BIN)/python -m bench.stack $(ARGS)
+
+bench-limiter: $(VENV)/.installed-dev ## Measure the token account; the last line is JSON
+	$(BIN)/python -m bench.limiter $(ARGS)
 
 clean: ## Remove the environment, caches and build output (not the downloaded model)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-TARGETS = {"run", "test", "soak", "lint", "types", "format", "proto", "bench-stack", "clean"}
+TARGETS = {
+    *("run", "test", "soak", "lint", "types", "format", "proto", "clean"),
+    *("bench-stack", "bench-limiter"),
+}
 
 
 def make(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
