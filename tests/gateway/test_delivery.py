@@ -102,7 +102,9 @@ def test_durations_as_go_writes_them(milliseconds: int, text: str) -> None:
 
 
 def test_the_tightest_limit_of_each_resource_is_shown() -> None:
-    def status(limit_type: str, limit: int | None, remaining: int, **more: Any) -> LimitStatus:
+    def status(
+        limit_type: str, limit: int | None, remaining: int | None, **more: Any
+    ) -> LimitStatus:
         return LimitStatus(limit_type=limit_type, limit=limit, remaining=remaining, **more)
 
     headers = dict(
@@ -110,10 +112,11 @@ def test_the_tightest_limit_of_each_resource_is_shown() -> None:
             [
                 status("rps", 10, 9),
                 status("rps", 100, 1),
-                status("rps", None, 0),
+                status("rps", None, None),
                 status("tpm", 50, -20),
                 status("tpm", 40, 0, shadow=True),
                 status("concurrency", 1, 0),
+                status("budget", 1_000, None, resource="not_known_yet"),
                 status("budget", 1_000, 400, resource="tokens_per_day"),
                 status("budget", 10**9, 10**8, resource="cost_per_month"),
             ],

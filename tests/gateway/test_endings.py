@@ -568,9 +568,8 @@ async def test_an_estimated_reservation_grows_with_the_answer(tmp_path: Path) ->
 
 async def test_a_reservation_that_is_gone_stops_its_request(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, lease_s=1.0) as gateway:
-        gateway.limiter.refuse_extension = lambda _: WeirError(
-            Reason.RESERVATION_EXPIRED, "its lease ran out"
-        )
+        expired = WeirError(Reason.RESERVATION_EXPIRED, "its lease ran out")
+        gateway.limiter.refuse_extension = lambda e: expired if e.output_tokens == 2 else None
         gateway.worker.script = Script(pause_after=2)
         response = await gateway.chat(stream=True, max_tokens=50)
         assert "reservation_expired" in response.text

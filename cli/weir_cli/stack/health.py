@@ -1,6 +1,10 @@
 """Waits until services that listen also serve."""
 
 import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,6 +39,33 @@ async def wait_serving(addresses: Mapping[str, str], deadline_s: float) -> None:
     if late:
         names = ", ".join(name for name, wait in waits.items() if wait in late)
         raise CommandError(f"{names}: not serving {deadline_s:.0f} s after it was started")
+
+
+async def wait_ready(http: str, deadline_s: float) -> None:
+    """Returns when the gateway says that it can serve.
+
+    Args:
+        http: `host:port` of its HTTP server.
+        deadline_s: seconds.
+
+    Raises CommandError with its reason when it does not.
+    """
+    ends_at = time.monotonic() + deadline_s
+    while why := await asyncio.to_thread(_not_ready, f"http://{http}/healthz/ready"):
+        if time.monotonic() > ends_at:
+            raise CommandError(f"gateway: not ready after {deadline_s:.0f} s: {why}")
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _not_ready(url: str) -> str:
+    """Why not, empty when it is."""
+    try:
+        with urllib.request.urlopen(url, timeout=_CALL_S):  # noqa: S310 - http, on this machine
+            return ""
+    except urllib.error.HTTPError as error:
+        return str(json.loads(error.read() or b"{}").get("reason", error))
+    except OSError as error:
+        return str(error)
 
 
 async def wait_workers(

@@ -10,7 +10,7 @@ from pathlib import Path
 from weir_cli.stack.child import StartFailed
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.first_answer import first_answer
-from weir_cli.stack.health import wait_serving, wait_workers
+from weir_cli.stack.health import wait_ready, wait_serving, wait_workers
 from weir_cli.stack.own_directory import check_own_directory
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.served_model import ServedModel, choose_model
@@ -166,6 +166,7 @@ class LocalStack:
         addresses = {name: supervisor.child(name).ready["grpc"] for name in names}
         await wait_serving(addresses, _HEALTH_DEADLINE_S)
         await wait_workers(addresses[SCHEDULER], secret, workers, _HEALTH_DEADLINE_S)
+        await wait_ready(supervisor.child(GATEWAY).ready["http"], _HEALTH_DEADLINE_S)
 
     def _make_welcome(
         self, supervisor: Supervisor, model: ServedModel, key: str, state: StateDir

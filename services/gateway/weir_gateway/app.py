@@ -25,7 +25,6 @@ from weir_gateway.settings import GatewaySettings
 _log = get_logger(__name__)
 
 _TEXTS_S = 60.0
-_LIMITER_S = 1.0
 _HTTP_GRACE_S = 2.0
 _LONGEST_GRACE_S = 1.0
 
@@ -96,9 +95,6 @@ class GatewayApp:
         if self.edge is not None and self.control is not None:
             # The other services wait for the directory meanwhile, and get it.
             await self.edge.texts.wait_settled(_TEXTS_S)
-        if self.edge is not None:
-            # It may start at the same time, and a connection refused is not tried again at once.
-            await self.edge.wait_limiter(_LIMITER_S)
         await self._http.start()
         self.http_address = self._http.address
         await self._health.start()

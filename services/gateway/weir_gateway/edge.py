@@ -1,7 +1,5 @@
 """The edge role: doors, and the life of every request behind them."""
 
-import asyncio
-import contextlib
 import time
 
 import grpc
@@ -173,12 +171,6 @@ class Edge:
         if self._settings.end_streams_on_revocation:
             self._directory.on_change(self._end_revoked)
 
-    async def wait_limiter(self, timeout_s: float) -> None:
-        """Returns when a ratelimiter is connected, or after `timeout_s`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._limiter_channel.channel_ready()
-
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
         await self.desk.stop()
@@ -201,6 +193,9 @@ class Edge:
             return "tokenizers are being loaded"
         if self.scheduler.epoch == 0:
             return "the scheduler is not connected"
+        state = self._limiter_channel.get_state(try_to_connect=True)
+        if state is not grpc.ChannelConnectivity.READY:
+            return "no ratelimiter is connected"
         return ""
 
     def _end_revoked(self, _: DirectoryIndex) -> None:

@@ -48,7 +48,7 @@ class GatewayMetrics:
         )
         self._limited = Counter(
             "weir_gateway_limited",
-            "Requests refused by a limit (429)",
+            "Requests refused by a limit",
             ("tenant", "limit_type", "limit"),
             registry=registry,
         )
@@ -60,6 +60,11 @@ class GatewayMetrics:
         )
         self._unsettled = Counter(
             "weir_gateway_unsettled", "Settlements left to the sweep", registry=registry
+        )
+        self.unheard = Gauge(
+            "weir_gateway_unheard_calls",
+            "Calls to the ratelimiter that are repeated until they are heard",
+            registry=registry,
         )
         self.in_flight = Gauge(
             "weir_gateway_requests_in_flight", "Requests between arrival and end", registry=registry

@@ -1,4 +1,4 @@
-"""Calls to the ratelimiter that were not heard, repeated in order until they are."""
+"""Calls to the ratelimiter that were not heard, repeated until they are."""
 
 import asyncio
 from collections import deque
@@ -56,6 +56,7 @@ class Unheard:
             self._give_up(call, f"{self._most} calls wait already")
             return
         self._calls.append(call)
+        self._metrics.unheard.set(len(self._calls))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._repeat(), name="unheard")
 
@@ -76,6 +77,7 @@ class Unheard:
             await asyncio.wait({last})
         while self._calls:
             self._give_up(self._calls.popleft(), "the gateway was shut down")
+        self._metrics.unheard.set(0)
 
     async def _repeat(self) -> None:
         backoff = Backoff(first_s=0.05, most_s=5.0)
@@ -85,17 +87,23 @@ class Unheard:
                 backoff.reset()
 
     async def _try_all(self) -> bool:
-        """Sends the oldest calls first, until all were heard or some were not."""
-        while self._calls:
-            batch = [self._calls[at] for at in range(min(_AT_ONCE, len(self._calls)))]
+        """Sends each call once, the oldest first; gives up the round when nobody hears.
+
+        What is not heard while others are goes to the end, so that it holds up nobody.
+        """
+        left = len(self._calls)
+        while left > 0:
+            batch = [self._calls[at] for at in range(min(_AT_ONCE, left))]
             heard = await asyncio.gather(*map(self._try, batch))
             for _ in batch:
                 self._calls.popleft()
             again = [call for call, done in zip(batch, heard, strict=True) if not done]
-            self._calls.extendleft(reversed(again))
-            if again:
+            self._calls.extend(again)
+            self._metrics.unheard.set(len(self._calls))
+            left -= len(batch)
+            if len(again) == len(batch):
                 return False
-        return True
+        return not self._calls
 
     async def _try(self, call: Call) -> bool:
         """Whether nothing is left to do for a call, for good or ill."""

@@ -33,7 +33,7 @@ def of_statuses(statuses: Sequence[LimitStatus], *, degraded: bool, now_us: int)
     standings = (
         _of_status(status, _FAMILIES[status.limit_type], now_us)
         for status in statuses
-        if status.limit_type in _FAMILIES and not status.shadow and status.HasField("limit")
+        if status.limit_type in _FAMILIES and not status.shadow and status.HasField("remaining")
     )
     return [(b"x-ratelimit-mode", mode), *_headers(standings)]
 
