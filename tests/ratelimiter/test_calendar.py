@@ -16,7 +16,10 @@ ZONES = [BERLIN, NEW_YORK, KATHMANDU, "UTC", "Pacific/Kiritimati", "Etc/GMT+12",
 
 
 def at(zone: str, *when: int) -> int:
-    return round(datetime(*when, tzinfo=ZoneInfo(zone)).timestamp() * 1_000)  # type: ignore[arg-type]
+    year, month, day, *time = when
+    hour, minute = [*time, 0, 0][:2]
+    local = datetime(year, month, day, hour, minute, tzinfo=ZoneInfo(zone))
+    return round(local.timestamp() * 1_000)
 
 
 @pytest.mark.parametrize("zone", [BERLIN, NEW_YORK, KATHMANDU, "UTC"])

@@ -17,7 +17,7 @@ from weir_core.telemetry.tracing import Tracing
 from weir_ratelimiter import wire
 from weir_ratelimiter.administration import Administration
 from weir_ratelimiter.domain.refusal import refused_for_now
-from weir_ratelimiter.domain.subject import check_id
+from weir_ratelimiter.domain.subject import check_id, check_subject
 from weir_ratelimiter.limit_status import StatusWriter
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.multiplex import AccountStreams
@@ -109,7 +109,9 @@ class RateLimiterServicer(RateLimiterServiceServicer):
     ) -> pb.RefundResponse:
         """Give back what never ran."""
         ended = await self._limiter.refund(
-            request.record, request.outcome, wire.lifecycle_from(request.lifecycle)
+            request.record,
+            wire.outcome_from(request.outcome),
+            wire.lifecycle_from(request.lifecycle),
         )
         _annotate(ended.reservation.id)
         return pb.RefundResponse(
@@ -120,8 +122,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         self, request: pb.ExplainRequest, context: Context
     ) -> pb.ExplainResponse:
         """Say where a caller stands; change nothing."""
-        tenant_id = check_id("subject.tenant_id", request.subject.tenant_id)
-        subject = wire.subject_from(request.subject)
+        subject = check_subject(wire.subject_from(request.subject), model_needed=False)
         response = pb.ExplainResponse(
             directory_version=self._limiter.book.version,
             limiter_mode=wire.mode_to(self._limiter.degraded),
@@ -131,7 +132,8 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             violated = await self._try(request, response)
             subject = subject if subject.model else wire.ask_from(request.hypothetical).subject
         if request.reservation_id:
-            found = await self._limiter.find(tenant_id, request.reservation_id)
+            reservation_id = check_id("reservation_id", request.reservation_id)
+            found = await self._limiter.find(subject.tenant_id, reservation_id)
             response.reservation.CopyFrom(wire.reservation_to(found))
         states = await self._limiter.states(subject)
         used = await used_last_minute(self._usage, subject, states) if self._usage else {}

@@ -2,9 +2,10 @@
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from weir.common.v1 import error_reason_pb2, subject_pb2, usage_pb2
+from weir.common.v1 import error_reason_pb2, lifecycle_pb2, subject_pb2, usage_pb2
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
+from weir_core.bucket import check_units
 from weir_core.errors import InvalidField, Reason
 from weir_ratelimiter.ask import Ask, check_ttl
 from weir_ratelimiter.domain.extension import Extension
@@ -47,13 +48,12 @@ def extension_from(message: pb.Extension) -> Extension:
     Raises:
         InvalidField: a number is out of bounds.
     """
-    if message.additional_output_tokens < 0:
-        raise InvalidField(
-            "additional_output_tokens", message.additional_output_tokens, "0 or more"
-        )
+    prompt_tokens = check_units("prompt_tokens", message.prompt_tokens)
+    output_tokens = check_units("output_tokens", message.output_tokens)
+    more = message.additional_output_tokens
     return Extension(
-        progress=Usage.of(message.prompt_tokens, 0, message.output_tokens),
-        additional_tokens=message.additional_output_tokens,
+        progress=Usage(prompt_tokens, 0, output_tokens),
+        additional_tokens=check_units("additional_output_tokens", more),
         dispatched=message.dispatched,
         ttl_ms=check_ttl(message.ttl.ToMilliseconds()) if message.HasField("ttl") else None,
         lifecycle=lifecycle_from(message.lifecycle) if message.HasField("lifecycle") else b"",
@@ -74,9 +74,20 @@ def report_from(message: pb.SettleRequest) -> Report:
     return Report(
         usage=None if quality is Quality.UNKNOWN else usage_from(message.usage),
         quality=quality,
-        outcome=message.outcome,
+        outcome=outcome_from(message.outcome),
         lifecycle=lifecycle_from(message.lifecycle),
     )
+
+
+def outcome_from(number: int) -> int:
+    """Number of an outcome.
+
+    Raises:
+        InvalidField: there is no such outcome.
+    """
+    if number not in lifecycle_pb2.Outcome.values():
+        raise InvalidField("outcome", number, "one of weir.common.v1.Outcome")
+    return number
 
 
 def usage_from(message: usage_pb2.Usage) -> Usage:
