@@ -1,10 +1,11 @@
 """Erasure: no name of a tenant is left anywhere, and every number stays."""
 
 import asyncio
+from pathlib import Path
 
 from sqlalchemy import select
 
-from tests.ratelimiter.ledger.support import Book, charge, grant
+from tests.ratelimiter.ledger.support import Book, charge, grant, open_book
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Usage
@@ -59,6 +60,19 @@ async def test_no_name_is_left_and_every_number_stays(book: Book) -> None:
     assert len(theirs) == 707
     assert len({row.user_id for row in theirs}) == 2
     assert {row.worker_id for row in theirs} == {"worker-1", ""}
+
+
+async def test_the_file_holds_no_name_any_more(tmp_path: Path) -> None:
+    async with open_book(f"sqlite:///{tmp_path}/ledger.sqlite") as book:
+        await fill(book)
+        assert b"secret-request" in _bytes(tmp_path)
+        await book.ledger.eraser.erase("acme")
+        for name in ("acme", "key2", "secret-request", "ticket 7", LIFE.trace_id):
+            assert name.encode() not in _bytes(tmp_path), name
+
+
+def _bytes(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
 async def test_erasing_again_changes_nothing_and_new_work_bears_its_name(book: Book) -> None:

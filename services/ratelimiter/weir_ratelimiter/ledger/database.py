@@ -1,6 +1,7 @@
 """The ledger's database: SQLite or PostgreSQL, the same statements on both."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -24,6 +25,8 @@ _CONNECT_S = 5.0
 _BUSY_S = 10.0
 _WRITE_S = 30.0
 _READ_S = 60.0
+_SCRUB_S = 600.0
+_CLOSE_S = 1.0
 _BEGIN = "weir_begin"
 
 FAILURES = (SQLAlchemyError, OSError, TimeoutError, StartupError)
@@ -95,9 +98,20 @@ class Database:
         """An INSERT that can say what to do on a conflict."""
         return SqliteInsert(table) if self.sqlite else PostgresInsert(table)
 
+    async def scrub(self) -> None:
+        """Remove from the file what was overwritten; writers wait meanwhile, for a second or so
+        per 100 MB. PostgreSQL does it by itself, some time later."""
+        if self.sqlite:
+            async with asyncio.timeout(_SCRUB_S), self._engine.connect() as connection:
+                await connection.execution_options(**{_BEGIN: ""})
+                await connection.exec_driver_sql("VACUUM")
+                await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def close(self) -> None:
-        """Close all connections."""
-        await self._engine.dispose()
+        """Close all connections; those that do not answer are left to the other side."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._engine.dispose()
 
     async def _prepare(self) -> None:
         if self._ready:
@@ -172,4 +186,5 @@ def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+        connection.exec_driver_sql(begin)

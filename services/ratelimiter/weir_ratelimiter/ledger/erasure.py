@@ -43,6 +43,7 @@ class Eraser:
         erased = 0
         while batch := await self._erase_some(tenant_id, last_id):
             erased += batch
+        await self._database.scrub()
         return erased
 
     async def _begin(self, tenant_id: str) -> str:

@@ -10,6 +10,7 @@ from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.ledger.tables import MEASURES
 
+_LONGEST_ID = 128
 _PRICES = ("input_nanos", "cached_input_nanos", "output_nanos")
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -97,8 +98,8 @@ def row_of(event: LedgerEvent, row_id: str) -> LedgerRow:
         settle_ms=event.settled_ms,
         ttft_ms=_between(life, "accepted_time", "first_token_time"),
         latency_ms=_between(life, "accepted_time", "end_time"),
-        worker_id=_text(life.worker_id),
-        trace_id=_text(life.trace_id),
+        worker_id=_text(life.worker_id)[:_LONGEST_ID],
+        trace_id=_text(life.trace_id)[:_LONGEST_ID],
         limit_id=_text(event.limit_id),
         units=event.units,
         note=_text(event.note),
