@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from weir_core.errors import WeirError
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -28,8 +29,7 @@ class Periodic:
     async def stop(self) -> None:
         """End, in the middle of a round if need be."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end_task(self._task)
 
     async def _run(self) -> None:
         while True:
