@@ -18,6 +18,7 @@ from weir_ratelimiter.record import Record
 
 CAPACITY = 10_000_000
 STEPS = 80
+HOUR_MS = 3_600_000
 
 
 def slow_tokens() -> pb.Limit:
@@ -116,8 +117,8 @@ class History:
     async def finish(self) -> None:
         """Everything is well again, and nobody sends anything more."""
         await self.mend(self.replicas[0])
-        for _ in range(3):
-            self.site.advance(PROBED_MS + 30_000)
+        for wait_ms in (PROBED_MS, 40_000, HOUR_MS):
+            self.site.advance(wait_ms)
             for account in self.replicas:
                 await account.parts.watch.tick()
                 assert not account.parts.mode.degraded

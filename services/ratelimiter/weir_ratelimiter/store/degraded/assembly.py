@@ -100,7 +100,7 @@ def assemble(
     )
     GapCollector(shared, mode, pending, count, now_ms, registry)
     local = LocalAccount(account, pending, credit, count, now_ms, admits=options.admits)
-    replay = Replay(shared, local, pending, limits_of, metrics)
+    replay = Replay(shared, local, pending, limits_of, metrics, now_ms)
     store = ResilientStore(
         shared, local, pending, replay, credit=credit, mode=mode, metrics=metrics
     )

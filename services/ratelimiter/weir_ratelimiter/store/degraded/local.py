@@ -89,7 +89,7 @@ class LocalAccount:
                 raise _credit_used(short.limit)
         reservation = reserved.reservation
         if reservation is not None and self._pending.get(reservation.id) is None:
-            self._pending.put(Pending(Record.of(reservation, self.epoch)))
+            self._pending.put(Pending(Record.of(reservation, self.epoch), self._now_ms()))
         return msgspec.structs.replace(reserved, degraded=True)
 
     async def extend(
@@ -99,7 +99,7 @@ class LocalAccount:
         extended = await self._store.extend(
             _without_windows(record), extension, self._all_lent(limits)
         )
-        self._pending.put(self._news(record).extended(extended.reservation))
+        self._pending.put(self._news(record).extended(extended.reservation, self._now_ms()))
         return extended
 
     async def settle(self, record: Record, report: Report, limits: Limits) -> Ended:
@@ -173,7 +173,7 @@ class LocalAccount:
             )
 
     def _news(self, record: Record) -> Pending:
-        return self._pending.get(record.id) or Pending(record)
+        return self._pending.get(record.id) or Pending(record, self._now_ms())
 
     def _put_charge(self, record: Record, ended: Reservation, lifecycle: bytes) -> None:
         """Have the shared store charge the same, though it knows of less progress."""

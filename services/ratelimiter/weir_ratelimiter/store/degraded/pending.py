@@ -27,11 +27,13 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         record: as its caller holds it, so that a store that does not know it can rebuild it.
+        heard_ms: when its caller was last heard of, Unix milliseconds.
         progress: tokens so far.
         ended: how it ended; None while it runs.
     """
 
     record: Record
+    heard_ms: int
     dispatched: bool = False
     progress: Usage = Usage()
     lifecycle: bytes = b""
@@ -43,10 +45,11 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
         """Id of the reservation."""
         return self.record.id
 
-    def extended(self, reservation: Reservation) -> "Pending":
+    def extended(self, reservation: Reservation, now_ms: int) -> "Pending":
         """With the news of an extension."""
         return msgspec.structs.replace(
             self,
+            heard_ms=now_ms,
             dispatched=reservation.dispatched,
             progress=reservation.progress,
             lifecycle=reservation.lifecycle,

@@ -17,6 +17,8 @@ from weir_ratelimiter.store.degraded.pending_log import PendingLog
 from weir_ratelimiter.store.degraded.shared import SharedStore
 
 _AT_ONCE = 64
+_SILENCE_MS = 3_600_000
+"""Whoever was not heard of for so long runs nowhere: no request lasts an hour unheard."""
 
 _log = get_logger(__name__)
 
@@ -36,7 +38,9 @@ class Replay:
     """Works off a `PendingLog`. Every step may be repeated: the shared store goes by ids.
 
     A reservation that lapsed in the shared store, but lives here, is kept here until its caller
-    ends it, which the shared store takes as a late settlement; so no stream is cut.
+    ends it, which the shared store takes as a late settlement; so no stream is cut. One that is
+    heard of no more is kept for an hour, as it may live with another ratelimiter, whose settlement
+    must not find it settled by less; then it is settled by the progress that was told here.
 
     Args:
         shared: is told.
@@ -45,6 +49,7 @@ class Replay:
         limits_of: limits of a subject by key, as configured now; raises
             WeirError(LIMITER_UNAVAILABLE) before the directory has come.
         metrics: counts the rows.
+        now_ms: the local account's clock.
     """
 
     def __init__(
@@ -54,12 +59,14 @@ class Replay:
         pending: PendingLog,
         limits_of: Callable[[Subject], Limits],
         metrics: DegradedMetrics,
+        now_ms: Callable[[], int],
     ) -> None:
         self._shared = shared
         self._local = local
         self._pending = pending
         self._limits_of = limits_of
         self._metrics = metrics
+        self._now_ms = now_ms
         self._kept: dict[str, Pending] = {}
 
     @property
@@ -74,7 +81,7 @@ class Replay:
             WeirError: LIMITER_UNAVAILABLE if what is pending cannot be written.
         """
         for row in list(self._kept.values()):
-            if self._pending.get(row.id) is not row or not await self._lives_here(row):
+            if self._pending.get(row.id) is not row or self._is_silent(row):
                 del self._kept[row.id]
         rows = [row for row in self._pending.rows() if row.id not in self._kept]
         for start in range(0, len(rows), _AT_ONCE):
@@ -116,10 +123,10 @@ class Replay:
         return Told.DONE
 
     async def _tell_lapsed(self, row: Pending, limits: Limits) -> Told:
-        if await self._lives_here(row):
-            return Told.KEPT
-        if not row.dispatched:
+        if not row.dispatched and not await self._lives_here(row):
             return Told.KNOWN
+        if not self._is_silent(row):
+            return Told.KEPT
         ran = row.progress.at_least(Usage(prompt_tokens=row.record.prompt_tokens))
         report = Report(ran, Quality.ESTIMATED, OUTCOME_EXPIRED, row.lifecycle)
         ended = await self._shared.call(lambda store: store.settle(row.record, report, limits))
@@ -127,6 +134,9 @@ class Replay:
 
     async def _lives_here(self, row: Pending) -> bool:
         return await self._local.holds(row.record.subject.tenant_id, row.id)
+
+    def _is_silent(self, row: Pending) -> bool:
+        return self._now_ms() - row.heard_ms >= _SILENCE_MS
 
     async def _end(self, row: Pending, end: Settle | Refund, limits: Limits) -> Ended:
         if isinstance(end, Settle):
