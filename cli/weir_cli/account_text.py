@@ -31,7 +31,7 @@ def account_text(response: ExplainResponse, now_ms: int) -> str:
         response: what the ratelimiter said.
         now_ms: Unix milliseconds.
     """
-    parts = [_limits(response.limits, now_ms)]
+    parts = [limits_text(response.limits, now_ms)]
     if response.limiter_mode == LimiterMode.LIMITER_MODE_DEGRADED:
         parts.insert(0, _DEGRADED)
     advice = [_advice(status, now_ms) for status in response.limits if _is_flow(status)]
@@ -51,7 +51,8 @@ def decision_text(response: ExplainResponse, now_ms: int) -> str:
     return "\n".join(lines)
 
 
-def _limits(statuses: Sequence[LimitStatus], now_ms: int) -> str:
+def limits_text(statuses: Sequence[LimitStatus], now_ms: int) -> str:
+    """A table of limits; `now_ms` is Unix milliseconds."""
     if not statuses:
         return "no limit applies; is the tenant in the directory?"
     return table([_HEADS, *(_row(status, now_ms) for status in statuses)], right=_NUMBERS)

@@ -148,3 +148,14 @@ def test_the_running_stack_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_request_needs_a_model() -> None:
     result = CliRunner().invoke(app, ["explain", "acme", "--prompt-tokens", "5"])
     assert "give --model" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("amount", "options", "told"),
+    [("1.5", [], "not a whole number"), ("5k", ["--money"], "not money"), ("x", [], "an amount")],
+)
+def test_an_amount_that_is_none_is_named(amount: str, options: list[str], told: str) -> None:
+    arguments = ["limits", "adjust", "acme", "tpm", amount, "--note", "x", *options]
+    result = CliRunner().invoke(app, arguments)
+    assert f"AMOUNT: '{amount}' is" in str(result.exception)
+    assert told in str(result.exception)

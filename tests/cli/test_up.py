@@ -143,6 +143,13 @@ def test_explain_shows_the_account_of_the_running_stack(stack: RunningStack) -> 
     assert {entry["limit_id"] for entry in told["limits"]} >= {"tenant:demo/concurrency"}
     with pytest.raises(AssertionError, match="error: "):
         shell(f"{weir} explain '' {where}")
+    request_id = next(r.accepted.request_id for r in list(ask(stack)) if r.HasField("accepted"))
+    ended = shell(f"{weir} explain demo --request {request_id} {where}")
+    assert f"of request {request_id}: SETTLED" in ended
+    assert "5 output tokens at" in ended
+    adjust = f"{weir} limits adjust demo tpm 1k --take --id test --note 'a test' {where}"
+    assert "adjustment test is made" in shell(adjust)
+    assert "adjustment test had been made already" in shell(adjust)
 
 
 @pytest.mark.parametrize("service", ["weir_worker", "weir_ratelimiter", "weir_scheduler"])

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import grpc
 import typer
 from google.protobuf.json_format import MessageToJson
 
@@ -15,16 +14,12 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     ExplainResponse,
     ReserveRequest,
 )
-from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceStub
 from weir_cli.account_text import account_text, decision_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
-from weir_cli.stack.running import Door, ratelimiter_door
-from weir_core.errors import Reason
-from weir_core.errors.status import from_rpc_error
-from weir_core.rpc.channel import open_channel
-
-_CALL_S = 5.0
+from weir_cli.ratelimiter import CALL_S, ask
+from weir_cli.stack.running import ratelimiter_door
+from weir_ratelimiter.domain.ids import reservation_id
 
 
 def explain(
@@ -39,7 +34,9 @@ def explain(
         int, typer.Option(min=1, help="Longest answer of that request, tokens.")
     ] = 256,
     stream: Annotated[bool, typer.Option("--stream", help="That request streams.")] = False,
-    reservation: Annotated[str, typer.Option(help="Show one reservation, by its id.")] = "",
+    request_id: Annotated[
+        str, typer.Option("--request", help="Show what became of one request, by its id.")
+    ] = "",
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
     state_dir: Annotated[
         Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
@@ -53,11 +50,12 @@ def explain(
         raise CommandError("a request has a model: give --model with --prompt-tokens")
     request = ExplainRequest(
         subject=Subject(tenant_id=tenant, user_id=user, api_key_id=key, model=model),
-        reservation_id=reservation,
+        reservation_id=reservation_id(tenant, request_id) if request_id else "",
     )
     if prompt_tokens:
         request.hypothetical.CopyFrom(_hypothetical(prompt_tokens, max_new_tokens, stream))
-    response = asyncio.run(_ask(ratelimiter_door(address, state_dir), request))
+    door = ratelimiter_door(address, state_dir)
+    response = asyncio.run(ask(door, lambda stub: stub.Explain(request, timeout=CALL_S)))
     if output is Output.JSON:
         print(MessageToJson(response, preserving_proto_field_name=True))
     else:
@@ -70,18 +68,6 @@ def _hypothetical(prompt_tokens: int, max_new_tokens: int, stream: bool) -> Rese
         max_new_tokens=max_new_tokens,
         mode=DeliveryMode.DELIVERY_MODE_STREAM if stream else DeliveryMode.DELIVERY_MODE_NON_STREAM,
     )
-
-
-async def _ask(door: Door, request: ExplainRequest) -> ExplainResponse:
-    channel = open_channel(door.address, name="ratelimiter", token=door.token)
-    async with channel:
-        try:
-            return await RateLimiterServiceStub(channel).Explain(request, timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            told = from_rpc_error(
-                error, unavailable_as=Reason.LIMITER_UNAVAILABLE, peer="the ratelimiter"
-            )
-            raise CommandError(f"{door.address}: {told.message}") from None
 
 
 def _print(request: ExplainRequest, response: ExplainResponse) -> None:

@@ -1,4 +1,4 @@
-"""`weir limits`: checks a directory file without a running stack."""
+"""`weir limits`: checks a directory file without a running stack, and adjusts running limits."""
 
 import json
 from pathlib import Path
@@ -6,17 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
+from weir_cli.commands.adjust import adjust
 from weir_cli.output import Output
 from weir_gateway.directory.advice import advise
 from weir_gateway.directory.file import DirectoryFileError, read_document
 from weir_gateway.directory.places import Places
 
-app = typer.Typer(help="Check limits, plans and prices.", no_args_is_help=True)
+app = typer.Typer(help="Check limits, plans and prices; adjust what runs.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps `check` a subcommand while it is the only one."""
+app.command("adjust")(adjust)
 
 
 @app.command()

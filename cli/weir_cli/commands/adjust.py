@@ -1,0 +1,71 @@
+"""`weir limits adjust`: a goodwill credit, a debt forgiven, units taken."""
+
+import asyncio
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToJson
+
+from weir.common.v1.subject_pb2 import Subject
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import AdjustLimitRequest
+from weir_cli.account_text import limits_text
+from weir_cli.errors import CommandError
+from weir_cli.output import Output
+from weir_cli.ratelimiter import CALL_S, ask
+from weir_cli.stack.running import ratelimiter_door
+from weir_gateway.directory.money import parse_money
+from weir_gateway.directory.units import parse_amount
+
+
+def adjust(
+    tenant: Annotated[str, typer.Argument(help="Tenant whose account it is.")],
+    limit: Annotated[str, typer.Argument(help="Id of the limit, such as tpm, or as explained.")],
+    amount: Annotated[str, typer.Argument(help="Units, such as 50000 or 50k.")],
+    note: Annotated[str, typer.Option(help="Why; kept in the ledger.")],
+    take: Annotated[bool, typer.Option("--take", help="Take them instead of giving.")] = False,
+    money: Annotated[bool, typer.Option("--money", help="AMOUNT is money, for cost.")] = False,
+    user: Annotated[str, typer.Option(help="User that the limit applies to.")] = "",
+    key: Annotated[str, typer.Option(help="Public id of the key that it applies to.")] = "",
+    model: Annotated[str, typer.Option(help="Model that it applies to.")] = "",
+    adjustment_id: Annotated[
+        str, typer.Option("--id", help="Makes a repeat harmless; default: a new one.")
+    ] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")
+    ] = "",
+) -> None:
+    """Give AMOUNT to a bucket or window, or take it."""
+    units = _units(amount, money)
+    request = AdjustLimitRequest(
+        adjustment_id=adjustment_id or f"adj_{uuid.uuid4().hex}",
+        subject=Subject(tenant_id=tenant, user_id=user, api_key_id=key, model=model),
+        limit_id=limit if ":" in limit or "/" in limit else f"tenant:{tenant}/{limit}",
+        units=-units if take else units,
+        note=note,
+    )
+    door = ratelimiter_door(address, state_dir)
+    response = asyncio.run(ask(door, lambda stub: stub.AdjustLimit(request, timeout=CALL_S)))
+    if output is Output.JSON:
+        print(MessageToJson(response, preserving_proto_field_name=True))
+        return
+    print(limits_text([response.limit], time.time_ns() // 1_000_000))
+    done = "had been made already" if response.replayed else "is made"
+    print(f"\nadjustment {request.adjustment_id} {done}")
+
+
+def _units(amount: str, money: bool) -> int:
+    try:
+        return parse_money(amount) if money else parse_amount(_number(amount))
+    except ValueError as error:
+        raise CommandError(f"AMOUNT: {error}") from None
+
+
+def _number(amount: str) -> int | str:
+    return int(amount) if amount.isascii() and amount.isdigit() else amount
