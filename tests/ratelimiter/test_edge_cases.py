@@ -1,4 +1,7 @@
-"""The edge cases of token accounts by name, as far as a memory store meets them."""
+"""The edge cases of token accounts by name, as far as a memory store meets them.
+
+All thirty, and where the others are: `test_case_list.py`.
+"""
 
 import asyncio
 from pathlib import Path
@@ -20,6 +23,7 @@ from tests.ratelimiter.account import (
 )
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
+from weir_ratelimiter.ask import Ask
 from weir_ratelimiter.domain.limit import Layer
 from weir_ratelimiter.domain.reservation import State
 from weir_ratelimiter.domain.subject import Subject
@@ -619,3 +623,28 @@ async def test_13_a_plan_change_reaches_every_tenant_on_it(tmp_path: Path) -> No
         await acct.use(plan(150, 2))
         for who in people:
             assert await acct.left(f"tenant:{who.tenant_id}/tpm", who) == 120
+
+
+async def test_23_a_replay_takes_nothing(tmp_path: Path) -> None:
+    async with account(tmp_path, directory(tpm(100), rpm(2), parallel(1))) as acct:
+        first = await acct.reserve("r", prompt=10, output=20)
+        before = await acct.remaining()
+        for _ in range(5):
+            again = await acct.reserve("r", prompt=10, output=20)
+            assert again.replayed
+            assert again.record == first.record
+        assert await acct.remaining() == before
+
+
+async def test_24_a_batch_is_settled_line_by_line(tmp_path: Path) -> None:
+    async with account(tmp_path, directory(tpm(100, refill=1))) as acct:
+        lines = [
+            await acct.limiter.reserve(Ask(f"job/{number}", ACME, 10, 20, batch=True))
+            for number in range(3)
+        ]
+        await acct.settle(lines[0].record, 10, 5)
+        await acct.refund(lines[1].record)
+        assert await acct.left(TPM) == 100 - 15 - 30
+        await acct.settle(lines[2].record, 10, 20)
+        charged = {e.request_id: e.charged.completion_tokens for e in await acct.events()}
+        assert charged == {"job/0": 5, "job/1": 0, "job/2": 20}
