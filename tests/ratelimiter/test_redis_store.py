@@ -345,7 +345,7 @@ def _keys_of(tenant: str, name: str) -> list[str]:
     return [
         keyspace.tenant_hash(tenant),
         keyspace.reservation_key(tenant, name),
-        keyspace.grant_key(tenant, name),
+        keyspace.grant_key(tenant, tenant, name),
     ]
 
 

@@ -17,9 +17,10 @@ from weir_ratelimiter.store.degraded.assembly import AwayOptions, assemble
 from weir_ratelimiter.store.degraded.shared import Connected
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
+from weir_ratelimiter.store.redis.opening import open_redis
 from weir_ratelimiter.store.redis.replicas import RedisReplicas
 from weir_ratelimiter.store.redis.server import RedisServer
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.store import RedisOptions
 from weir_ratelimiter.store_metrics import StoreCollector
 
 _WATCH_INTERVAL_S = 0.1
@@ -110,7 +111,7 @@ async def _connect(address: str, settings: RateLimiterSettings) -> Connected:
         remember_ms=settings.remember_s * 1_000,
         most_events=settings.ledger_most_events,
     )
-    store = await RedisStore.open(address, options)
+    store = await open_redis(address, options)
     replicas = RedisReplicas(RedisServer.of(address, settings.store_timeout_s))
     return Connected(store, replicas, lambda: store.states_lost)
 

@@ -232,7 +232,8 @@ def seed(hash_key: str, moves: Sequence[WindowMove]) -> Call:
 
 def adjust(adjustment: Adjustment, remember_ms: int, moment: Moment) -> Call:
     """Adjust one limit."""
-    limit, tenant_id = adjustment.limit, adjustment.subject.tenant_id
+    limit = adjustment.limit
+    tenant_id = place_of(adjustment)
     window = _window_id(limit, moment.now_ms)
     arguments = (
         moment.override_ms,
@@ -247,10 +248,16 @@ def adjust(adjustment: Adjustment, remember_ms: int, moment: Moment) -> Call:
     )
     keys = (
         keyspace.hash_of(tenant_id, limit.key),
-        keyspace.grant_key(tenant_id, adjustment.id),
+        keyspace.grant_key(tenant_id, adjustment.subject.tenant_id, adjustment.id),
         keyspace.outbox_key(keyspace.shard_of(tenant_id)),
     )
     return Call(scripts.ADJUST, keys, (_pack(arguments), _pack(event_of(adjustment, 0))))
+
+
+def place_of(adjustment: Adjustment) -> str:
+    """The tenant with whom an adjustment is written down; nobody's for a shared limit."""
+    is_shared = keyspace.is_shared(adjustment.limit.key)
+    return keyspace.NOBODY if is_shared else adjustment.subject.tenant_id
 
 
 def _end(
@@ -278,6 +285,7 @@ def _end(
         fields.kinds,
         fields.resources,
         *shapes(fields.limits(limits)),
+        int(record.subject.tenant_id != keyspace.NOBODY),
     )
     keys = _keys(record.subject.tenant_id, record.id, fields)
     template = template_of(record.rebuilt(0))
@@ -296,13 +304,14 @@ def _from_record(record: Record, fields: Fields) -> tuple[int | list[int], ...]:
 
 
 def _keys(tenant_id: str, reservation_id: str, fields: Fields) -> tuple[str, ...]:
-    shard = keyspace.shard_of(tenant_id)
+    shard, tenant = keyspace.shard_of(tenant_id), keyspace.tenant_hash(tenant_id)
     return (
-        keyspace.tenant_hash(tenant_id),
+        tenant,
         keyspace.reservation_key(tenant_id, reservation_id),
         keyspace.expiry_key(shard),
         keyspace.outbox_key(shard),
-        keyspace.SHARED_HASH,
+        # A cluster takes no key of another slot, needed or not.
+        keyspace.SHARED_HASH if fields.own < len(fields.entries) else tenant,
         *fields.lease_keys,
     )
 

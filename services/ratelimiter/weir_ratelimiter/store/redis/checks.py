@@ -15,18 +15,19 @@ async def check_server(server: RedisServer) -> None:
         StartupError: `maxmemory-policy` or `appendonly` is set otherwise.
         WeirError: LIMITER_UNAVAILABLE if it does not answer.
     """
-    memory, persistence = await server.ask([("INFO", "memory"), ("INFO", "persistence")])
-    policy = memory.get("maxmemory_policy")
-    if policy != "noeviction":
-        raise StartupError(
-            f"Redis at {server.address} has maxmemory-policy {policy}: it would forget limits in "
-            "use; set it to noeviction"
-        )
-    if persistence.get("aof_enabled") != 1:
-        raise StartupError(
-            f"Redis at {server.address} has appendonly off: limits and unpaid events would not "
-            "outlive it; set appendonly to yes"
-        )
+    for memory in await server.infos("memory"):
+        policy = memory.get("maxmemory_policy")
+        if policy != "noeviction":
+            raise StartupError(
+                f"Redis at {server.address} has maxmemory-policy {policy}: it would forget "
+                "limits in use; set it to noeviction"
+            )
+    for persistence in await server.infos("persistence"):
+        if persistence.get("aof_enabled") != 1:
+            raise StartupError(
+                f"Redis at {server.address} has appendonly off: limits and unpaid events would "
+                "not outlive it; set appendonly to yes"
+            )
 
 
 async def epoch_of(server: RedisServer) -> str:

@@ -18,7 +18,9 @@ _CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.MaxConnectionsError, "all connections to it are in use"),
     (exceptions.TimeoutError, "no answer in time"),
     (TimeoutError, "no answer in time"),
+    (exceptions.SlotNotCoveredError, "the cluster is down: not all slots are served"),
     (exceptions.ConnectionError, "no connection"),
+    (exceptions.RedisClusterException, "no node of the cluster answers"),
     (OSError, "no connection"),
 )
 

@@ -4,7 +4,14 @@ import hashlib
 from functools import lru_cache
 from urllib.parse import quote
 
-SHARDS = 1024
+SHARDS = 1025
+"""Of which the last holds what is of no tenant."""
+
+NOBODY = "\x00"
+"""Stands for the tenant of reservations against the shared limits alone; no tenant's id."""
+
+_TENANT_SHARDS = 1024
+_SHARED_SHARD = 1024
 SHARED_HASH = "{g}:limits"
 _SHARED_LAYERS = ("cluster/", "cluster:", "model:", "model/")
 
@@ -12,8 +19,10 @@ _SHARED_LAYERS = ("cluster/", "cluster:", "model:", "model/")
 @lru_cache(maxsize=65_536)
 def shard_of(tenant_id: str) -> int:
     """Which of the 1,024 shards a tenant lives in: the same in every process and release."""
+    if tenant_id == NOBODY:
+        return _SHARED_SHARD
     digest = hashlib.blake2b(tenant_id.encode(), digest_size=8).digest()
-    return int.from_bytes(digest) % SHARDS
+    return int.from_bytes(digest) % _TENANT_SHARDS
 
 
 @lru_cache(maxsize=65_536)
@@ -37,10 +46,10 @@ def reservation_key_in(shard: int, reservation_id: str) -> str:
     return f"{_tag(shard)}:reservation:{quote(reservation_id, safe='')}"
 
 
-def grant_key(tenant_id: str, adjustment_id: str) -> str:
-    """Key under which an adjustment is remembered."""
+def grant_key(place: str, tenant_id: str, adjustment_id: str) -> str:
+    """Key under which an adjustment of a tenant is remembered, in that or another's place."""
     names = f"{quote(tenant_id, safe='')}/{quote(adjustment_id, safe='')}"
-    return f"{_tag(shard_of(tenant_id))}:grant:{names}"
+    return f"{_tag(shard_of(place))}:grant:{names}"
 
 
 def expiry_key(shard: int) -> str:
@@ -65,4 +74,4 @@ def is_shared(limit_key: str) -> bool:
 
 
 def _tag(shard: int) -> str:
-    return f"{{s:{shard:04d}}}"
+    return "{g}" if shard == _SHARED_SHARD else f"{{s:{shard:04d}}}"

@@ -1,6 +1,6 @@
 """The connection to Redis or Valkey: a call is repeated only where that is safe."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -17,43 +17,43 @@ Reply = list[Any]
 Command = tuple[str | bytes | int, ...]
 
 _MOST_CONNECTIONS = 64
+_CLUSTER = "redis+cluster"
+_FAULTS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 
 
 class RedisServer:
-    """A single primary. Every method raises WeirError(LIMITER_UNAVAILABLE) if it does not serve.
+    """A single primary, or a cluster of them.
+
+    Every method raises WeirError(LIMITER_UNAVAILABLE) if it does not serve.
 
     Attributes:
         address: host and port, without credentials.
+        is_cluster: keys of different slots lie on different servers.
     """
 
-    def __init__(self, client: aioredis.Redis, address: str) -> None:
+    def __init__(self, client: aioredis.Redis | aioredis.RedisCluster, address: str) -> None:
         self._client = client
         self.address = address
+        self.is_cluster = isinstance(client, aioredis.RedisCluster)
 
     @classmethod
     def of(cls, url: str, timeout_s: float) -> Self:
-        """Prepare connections to `redis://[user:password@]host:port/db`, or `unix://path`.
+        """Prepare connections; nothing is connected yet.
 
-        Nothing is connected yet.
+        Args:
+            url: `redis://[user:password@]host:port/db`, `rediss://`, `unix://path`, or
+                `redis+cluster://[user:password@]host:port` for any node of a cluster.
+            timeout_s: of connecting and of each answer, seconds.
 
         Raises:
             StartupError: the URL is malformed.
         """
         try:
-            pool = aioredis.BlockingConnectionPool.from_url(
-                url,
-                max_connections=_MOST_CONNECTIONS,
-                timeout=timeout_s,
-                socket_timeout=timeout_s,
-                socket_connect_timeout=timeout_s,
-                retry=Retry(NoBackoff(), 0),
-                protocol=2,
-                driver_info=None,
-            )
-            address = _address(url)
+            if urlsplit(url).scheme == _CLUSTER:
+                return cls(_cluster(url, timeout_s), _address(url))
+            return cls(_primary(url, timeout_s), _address(url))
         except ValueError as error:
             raise StartupError(f"`store` is not a URL of Redis: {error}") from error
-        return cls(aioredis.Redis.from_pool(pool), address)
 
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
         """Run a script that may be run twice with the same outcome.
@@ -65,11 +65,11 @@ class RedisServer:
             return await self._run(script, keys, arguments)
         except INDETERMINATE:
             pass
-        except exceptions.RedisError as error:
+        except _FAULTS as error:
             raise unavailable(self.address, error) from error
         try:
             return await self._run(script, keys, arguments)
-        except (exceptions.RedisError, OSError) as error:
+        except _FAULTS as error:
             raise unavailable(self.address, error) from error
 
     async def ask(self, commands: Sequence[Command]) -> Reply:
@@ -81,9 +81,20 @@ class RedisServer:
             for command in commands:
                 pipeline.execute_command(*command)
             answers: Reply = await pipeline.execute()
-        except (exceptions.RedisError, OSError) as error:
+        except _FAULTS as error:
             raise unavailable(self.address, error) from error
         return answers
+
+    async def infos(self, section: str) -> Sequence[Mapping[str, Any]]:
+        """What every primary says of itself."""
+        try:
+            if not isinstance(self._client, aioredis.RedisCluster):
+                return [await self._client.info(section)]
+            await self._client.initialize()
+            nodes = self._client.get_primaries()
+            return [await self._client.info(section, target_nodes=node) for node in nodes]
+        except _FAULTS as error:
+            raise unavailable(self.address, error) from error
 
     async def close(self) -> None:
         """Release the connections."""
@@ -102,3 +113,29 @@ class RedisServer:
 def _address(url: str) -> str:
     parts = urlsplit(url)
     return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+
+
+def _primary(url: str, timeout_s: float) -> aioredis.Redis:
+    pool = aioredis.BlockingConnectionPool.from_url(
+        url,
+        max_connections=_MOST_CONNECTIONS,
+        timeout=timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+        driver_info=None,
+    )
+    return aioredis.Redis.from_pool(pool)
+
+
+def _cluster(url: str, timeout_s: float) -> aioredis.RedisCluster:
+    return aioredis.RedisCluster.from_url(
+        url.replace(_CLUSTER, "redis", 1),
+        max_connections=_MOST_CONNECTIONS,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 1),
+        protocol=2,
+        driver_info=None,
+    )

@@ -1,4 +1,4 @@
-"""Which of the 1,024 shards have something due: leases that lapsed, events for the ledger.
+"""Which shards have something due: leases that lapsed, events for the ledger.
 
 A shard that this process touched is known at once. The others are looked at in turns, all of
 them every few seconds, as a process that died may have left something anywhere.

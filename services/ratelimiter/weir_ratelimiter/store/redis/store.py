@@ -204,6 +204,15 @@ class RedisStore:
 
         return await self._end(record, call)
 
+    async def undo(self, record: Record, limits: Limits) -> None:
+        """Give an admission back that was never told: it may be asked for again."""
+        memory = Memory(self.epoch, remember_ms=0)
+
+        def call(record: Record, fields: Fields, moment: Moment) -> Call:
+            return calls.refund(record, 0, b"", fields, limits, memory, moment)
+
+        await self._of_record(record, call)
+
     async def lapsed(self, most: int) -> Sequence[Reservation]:
         """See `Store`."""
         await self._watch_epoch()
@@ -268,7 +277,7 @@ class RedisStore:
             # Raises: the script asks what the domain asks.
             adjusted_levels(adjustment, levels, now_ms)
         else:
-            self._shards.has_event(shard_of(tenant_id), now_ms)
+            self._shards.has_event(shard_of(calls.place_of(adjustment)), now_ms)
         state = limit_state(limit, levels, levels.held(limit.key), now_ms)
         return Adjusted(state, replayed=status == b"known")
 

@@ -7,7 +7,7 @@ local CHARGE, ADJUST = 1, 2
 local REQUESTS, TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, COST = 1, 2, 3, 4, 7
 
 local override, mode, id, report, remember, is_own_epoch, from_record, prices, own,
-  fields, kinds, resources, capacities, refills, periods = unpack(unpack_all(ARGV[1]))
+  fields, kinds, resources, capacities, refills, periods, tells = unpack(unpack_all(ARGV[1]))
 local created, ttl, output, prompt, requests, amounts = unpack(from_record)
 local template, names, lifecycle = ARGV[2], ARGV[3], ARGV[4]
 
@@ -129,7 +129,9 @@ local event = pack(is_first and CHARGE or ADJUST, r.template, r.created,
   lifecycle ~= '' and lifecycle or r.lifecycle)
 
 -- From here on writes. The first one fails, if any does, and then nothing was written.
-call('XADD', KEYS[4], '*', 'e', event)
+if tells == 1 then
+  call('XADD', KEYS[4], '*', 'e', event)
+end
 if open then
   call('ZREM', KEYS[3], id)
 end
@@ -143,6 +145,10 @@ r.settlement = { charged_prompt, charged_cached, charged_output,
   mode == SETTLE and is_reported or 0, reported_prompt, reported_cached, reported_output,
   quality, outcome, now, open and 0 or 1 }
 local ended = packed_reservation(r)
-call('SET', KEYS[2], ended, 'PX', remember)
+if remember > 0 then
+  call('SET', KEYS[2], ended, 'PX', remember)
+else
+  call('DEL', KEYS[2])
+end
 write_fields(fields, own, after)
 return { 'ended', now, ended }
