@@ -113,7 +113,8 @@ async def _connect(address: str, settings: RateLimiterSettings) -> Connected:
     )
     store = await open_redis(address, options)
     replicas = RedisReplicas(RedisServer.of(address, settings.store_timeout_s))
-    return Connected(store, replicas, lambda: store.states_lost)
+    in_parts = address.startswith("redis+cluster:")
+    return Connected(store, replicas, lambda: store.states_lost, in_parts)
 
 
 def _away_options(settings: RateLimiterSettings) -> AwayOptions:

@@ -28,6 +28,7 @@ def test_an_address(address: str) -> None:
         "localhost:6379",
         "http://localhost",
         "redis://",
+        "rediss+cluster://host:7000",
         "redis://:s3cret",
         "redis://user:s3cret",
         "redis://user:s3cret@:6379",

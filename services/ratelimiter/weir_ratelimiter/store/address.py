@@ -5,7 +5,7 @@ from urllib.parse import SplitResult, urlsplit
 from weir_core.errors.startup import StartupError
 
 MEMORY = "memory"
-_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
+_SCHEMES = ("redis", "rediss", "redis+cluster")
 _BOUND = "`memory`, redis://user:password@host:port/db or redis+cluster://host:port"
 
 

@@ -29,11 +29,13 @@ class Connected(msgspec.Struct, frozen=True):
 
     Attributes:
         states_lost: how often it came back with another state than before.
+        in_parts: it is a cluster: that one call is refused says nothing of the next.
     """
 
     store: Store
     replicas: Replicas
     states_lost: Callable[[], int] = lambda: 0
+    in_parts: bool = False
 
 
 class SharedStore:
@@ -140,11 +142,11 @@ class SharedStore:
     async def _ask(self, work: Callable[[Store], Awaitable[T]], limit_s: float) -> T:
         if not self._breaker.closed or self._connected is None:
             raise StoreAway("it did not answer the last calls", refused=True)
-        store = self._connected.store
+        connected = self._connected
         try:
-            answer = await self._in_time(work(store), limit_s)
+            answer = await self._in_time(work(connected.store), limit_s)
         except StoreAway as away:
-            self._failed(away.cause, at_once=away.refused)
+            self._failed(away.cause, at_once=away.refused and not connected.in_parts)
             raise
         self._breaker.succeeded()
         return answer
