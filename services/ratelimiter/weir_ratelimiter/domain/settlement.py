@@ -137,16 +137,18 @@ def _end(
         charge = charge_for(entry.resource, ending.charged, requests, reservation.price)
         if entry.kind is Kind.WINDOW:
             counts.extend(_charged(entry, charge, levels, held=reservation.open))
-            entries.append(msgspec.structs.replace(entry, amount=charge))
-            continue
-        bucket = bucket_of(entry, limits, levels, ending.settled_ms)
-        if bucket is not None:
+        else:
+            bucket = bucket_of(entry, limits, levels, ending.settled_ms)
+            if bucket is None:
+                continue
             moves.extend(_correction(entry, bucket, charge - entry.amount))
+        # A late settlement corrects them once more; after a settlement nothing does.
+        if state is not State.SETTLED:
             entries.append(msgspec.structs.replace(entry, amount=charge))
     ended = msgspec.structs.replace(
         reservation,
         state=state,
-        entries=() if state is State.SETTLED else tuple(entries),
+        entries=tuple(entries),
         settlement=ending,
         lifecycle=b"",
     )
