@@ -91,6 +91,17 @@ async def live_replica(
         yield replica
 
 
+async def run_some(account: LiveReplica, name: str, requests: int) -> int:
+    """Requests from Reserve to Settle; returns the tokens that they were charged."""
+    charged = 0
+    for number in range(requests):
+        record = (await account.reserve(f"{name}{number}")).record
+        await account.extend(record, 3)
+        await account.settle(record, 10, 3 + number)
+        charged += 13 + number
+    return charged
+
+
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something holds.
 

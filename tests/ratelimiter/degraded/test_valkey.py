@@ -9,10 +9,10 @@ import pytest
 
 from tests.ratelimiter.account import directory, limit, parallel
 from tests.ratelimiter.degraded.live import (
-    LiveReplica,
     delaying_proxy,
     eventually,
     live_replica,
+    run_some,
 )
 from tests.ratelimiter.valkey import Valkey, running_valkey
 from weir.directory.v1 import directory_pb2 as pb
@@ -37,17 +37,6 @@ def own_valkey(tmp_path: Path) -> Iterator[Valkey]:
     """A server of the test's own, to be ill-treated."""
     with running_valkey(tmp_path / "valkey") as server:
         yield server
-
-
-async def run_some(account: LiveReplica, name: str, requests: int) -> int:
-    """Requests from Reserve to Settle; returns the tokens that they were charged."""
-    charged = 0
-    for number in range(requests):
-        record = (await account.reserve(f"{name}{number}")).record
-        await account.extend(record, 3)
-        await account.settle(record, 10, 3 + number)
-        charged += 13 + number
-    return charged
 
 
 @pytest.mark.parametrize("emptied", [False, True])
