@@ -12,10 +12,12 @@ PROCESSES, CLIENTS = 4, 16
 
 
 async def run_fleet(
-    addresses: Sequence[str],
-    token: str,
     races: Sequence[Race],
+    token: str,
     *,
+    addresses: Sequence[str] = (),
+    store: str = "",
+    directory: bytes = b"",
     processes: int = PROCESSES,
     clients: int = CLIENTS,
     seed: int = 1,
@@ -23,11 +25,25 @@ async def run_fleet(
 ) -> Report:
     """Has `clients` in each of `processes` run all races; returns their reports as one.
 
+    They ask the ratelimiters at `addresses`, or limiters of their own on the shared `store`.
+
     Raises:
         TimeoutError: they did not come to an end.
         AssertionError: a process failed; the message is its last words.
     """
-    orders = [Orders(addresses, token, member, clients, races, seed) for member in range(processes)]
+    orders = [
+        Orders(
+            token=token,
+            member=member,
+            clients=clients,
+            races=races,
+            seed=seed,
+            addresses=addresses,
+            store=store,
+            directory=directory,
+        )
+        for member in range(processes)
+    ]
     async with asyncio.timeout(timeout_s):
         return _joined(await asyncio.gather(*map(_run_member, orders)))
 

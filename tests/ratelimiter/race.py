@@ -56,22 +56,28 @@ class Row(msgspec.Struct, frozen=True):
         return self.prompt + self.completion
 
 
-class Orders(msgspec.Struct, frozen=True):
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """What one process of the fleet is told.
 
     Attributes:
-        addresses: of ratelimiters; the clients share them out.
         token: the cluster secret.
         member: number of the process.
+        races: what the clients do, one race after the other.
+        addresses: of ratelimiters; the clients share them out.
+        store: instead, a store for a limiter in each process, with `directory`, a snapshot.
+        store_timeout_s: of one answer of the store.
         give_up_s: longest time that one call is repeated for.
     """
 
-    addresses: Sequence[str]
     token: str
     member: int
     clients: int
     races: Sequence[Race]
     seed: int
+    addresses: Sequence[str] = ()
+    store: str = ""
+    store_timeout_s: float = 0.5
+    directory: bytes = b""
     give_up_s: float = 60.0
 
 

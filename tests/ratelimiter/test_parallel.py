@@ -51,7 +51,7 @@ async def _race(folder: Path, contests: Sequence[Contest], *, seed: int) -> None
         async with limiter_process(folder / "journal", address) as process:
             await _knows(process, contests)
             races = [contest.race for contest in contests]
-            report = await run_fleet([process.ready["grpc"]], TOKEN, races, seed=seed)
+            report = await run_fleet(races, TOKEN, addresses=[process.ready["grpc"]], seed=seed)
             charged_once_each(report.rows, await exported(process.channel))
             assert await process.terminate() == 0
     await _everything_is_exact(folder / "journal", contests, report)
