@@ -313,6 +313,32 @@ async def test_old_windows_are_forgotten_when_a_new_one_begins(
     assert sorted(fields) == [f"w:tenant:acme/day@2026-11-0{day}".encode() for day in (6, 7, 8)]
 
 
+async def test_users_that_come_and_go_leave_no_buckets_behind(
+    valkey: Valkey, client: redis.Redis
+) -> None:
+    clock = {"now": 1_800_000_000_000}
+    store = await RedisStore.open(valkey.url, PATIENT, forced_ms=lambda: clock["now"])
+
+    async def come_and_go(user: str) -> None:
+        limits = (bucket(f"user:acme/{user}/tpm", Resource.TOKENS, 100), lease("tenant:acme/p", 9))
+        reserved = await store.reserve(command(user, limits))
+        assert reserved.reservation is not None
+        record = record_of(reserved.reservation, store.epoch)
+        await store.settle(record, exact(10, 7), {limit.key: limit for limit in limits})
+
+    for number in range(60):
+        await come_and_go(f"early{number}")
+    assert client.hlen(keyspace.tenant_hash("acme")) == 61
+    clock["now"] += PATIENT.remember_ms + 60_000
+    for number in range(60):
+        await come_and_go(f"late{number}")
+    fields = client.hkeys(keyspace.tenant_hash("acme"))
+    assert isinstance(fields, list)
+    assert len([field for field in fields if b"early" in field]) < 10
+    assert len([field for field in fields if b"late" in field]) == 60
+    await store.close()
+
+
 async def test_the_epoch_is_made_once(store: RedisStore, valkey: Valkey) -> None:
     other = await RedisStore.open(valkey.url, PATIENT)
     assert other.epoch == store.epoch

@@ -58,7 +58,9 @@ def question(tenant_id: str, limits: Sequence[Limit], now_ms: int) -> Fields:
     )
 
 
-def reserve(command: ReserveCommand, fields: Fields, moment: Moment, *, dry_run: bool) -> Call:
+def reserve(
+    command: ReserveCommand, fields: Fields, remember_ms: int, moment: Moment, *, dry_run: bool
+) -> Call:
     """Reserve; `fields` are `demanded` by the command."""
     by_key = {limit.key: limit for limit in command.limits}
     limits = [by_key[entry.key] for entry in fields.entries]
@@ -79,6 +81,7 @@ def reserve(command: ReserveCommand, fields: Fields, moment: Moment, *, dry_run:
         _needed(fields, limits),
         [int(limit.shadow) for limit in limits] if any(x.shadow for x in limits) else [],
         int(all(fields.amounts)),
+        remember_ms,
     )
     keys = _keys(command.subject.tenant_id, command.id, fields)
     template = template_of(admit(command, _UNDECIDED, 0))

@@ -129,7 +129,8 @@ class RedisStore:
 
         def call(moment: Moment) -> Call:
             fields = calls.demanded(command, moment.now_ms)
-            return calls.reserve(command, fields, moment, dry_run=dry_run or is_full)
+            remember_ms = self._options.remember_ms
+            return calls.reserve(command, fields, remember_ms, moment, dry_run=dry_run or is_full)
 
         status, now_ms, *rest = await self._at_this_moment(call)
         if status == b"known":

@@ -31,7 +31,7 @@ class Script(msgspec.Struct, frozen=True):
         )
 
 
-RESERVE = Script.of(*_BUCKETS, "layout", "leases", "views", "reserve")
+RESERVE = Script.of(*_BUCKETS, "layout", "leases", "views", "idle", "reserve")
 EXTEND = Script.of(*_RECORDS, "repack", "extend")
 END = Script.of(*_RECORDS, "repack", "end")
 LOOK = Script.of("numbers", "layout", "leases", "views", "look")

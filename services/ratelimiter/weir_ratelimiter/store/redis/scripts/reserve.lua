@@ -2,7 +2,7 @@
 -- An amount of 0 asks nothing of a limit; where it stands is told all the same.
 
 local override, not_before, not_after, dry_run, id, ttl, output, own, fields, kinds, amounts,
-  capacities, refills, periods, needed, shadows, asks_all = unpack(unpack_all(ARGV[1]))
+  capacities, refills, periods, needed, shadows, asks_all, remember = unpack(unpack_all(ARGV[1]))
 local template, names = ARGV[2], ARGV[3]
 local count = #fields
 
@@ -39,7 +39,7 @@ end
 
 local values = read_fields(fields, own)
 local after, short = {}, {}
-local is_seeded, refused = true, false
+local is_seeded, refused, adds = true, false, {}
 local set = FIRST_LEASE_SET - 1
 for i = 1, count do
   local kind, amount, fits, value = kinds[i], amounts[i], true, values[i]
@@ -47,6 +47,9 @@ for i = 1, count do
     set = set + 1
   end
   if amount > 0 then
+    if not value then
+      adds[i <= own and 1 or 5] = true
+    end
     if kind == BUCKET then
       local capacity, refill, period = capacities[i], refills[i], periods[i]
       local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
@@ -136,6 +139,9 @@ for i = 1, count do
   end
 end
 write_fields(fields, own, after)
+for place in pairs(adds) do
+  forget_some(KEYS[place], now - remember)
+end
 for i = 1, count do
   after[i] = after[i] or values[i]
 end
