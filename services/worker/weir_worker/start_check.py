@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -20,6 +21,17 @@ MAX_STOP_CHARS = 256
 MAX_STOP_IDS = 64
 MAX_PRIORITY = 100
 MAX_UNIX_S = 253_402_300_799
+_OPTIONAL = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+)
 _SUBJECT_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}", re.ASCII)
 
 
@@ -69,6 +81,7 @@ class StartCheck:
         if spec.max_new_tokens < 1:
             raise InvalidField("max_new_tokens", spec.max_new_tokens, "at least 1")
         _check_range("priority", spec.priority, 0, MAX_PRIORITY)
+        _check_range("sampling.min_tokens", spec.sampling.min_tokens, 0, spec.max_new_tokens)
         if len(spec.private_scope) > 128:
             raise InvalidField("private_scope", spec.private_scope, "at most 128 characters")
         return Submit(
@@ -135,16 +148,17 @@ class StartCheck:
             raise InvalidField(f"{field}[{index}]", bad, f"0 to {last}")
 
     def _sampling_of(self, sampling: SamplingProto) -> SamplingParams:
-        given: dict[str, float | int] = {
-            name: getattr(sampling, name)
-            for name in ("temperature", "top_p", "top_k", "seed")
-            if sampling.HasField(name)
+        # What is set, a zero included.
+        given: dict[str, Any] = {
+            field.name: value for field, value in sampling.ListFields() if field.name in _OPTIONAL
         }
         if given.get("top_k", 0) > self._model.vocab_size:
             bound = f"-1 or 0 (off), or 1 to {self._model.vocab_size}"
             raise InvalidField("sampling.top_k", given["top_k"], bound)
+        bias = dict(sampling.logit_bias)
+        self._check_ids("sampling.logit_bias", list(bias))
         try:
-            return SamplingParams(**given)  # type: ignore[arg-type]
+            return SamplingParams(**given, min_tokens=sampling.min_tokens, logit_bias=bias)
         except InvalidField as error:
             raise InvalidField(f"sampling.{error.field}", error.value, error.bound) from None
 

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ import torch
 from weir_core.errors import InvalidField
 from weir_worker.sampling import SamplingParams, SamplingState
 from weir_worker.sampling import sampler as sampler_module
+from weir_worker.sampling.adjust import adjusted
 from weir_worker.sampling.sampler import sample
 
 VOCAB = 2000
@@ -34,6 +36,12 @@ def draws(params: SamplingParams, logits: torch.Tensor, count: int) -> list[int]
         *[("top_p", v) for v in (math.nan, math.inf, 0.0, -1.0, 1.0001)],
         *[("top_k", v) for v in (-2, 2**31)],
         *[("seed", v) for v in (2**63, -(2**63) - 1)],
+        *[("min_p", v) for v in (math.nan, -0.1, 1.1)],
+        *[("repetition_penalty", v) for v in (math.nan, math.inf, 0.0, -1.0, 10.5)],
+        *[("presence_penalty", v) for v in (math.nan, -2.1, 2.1)],
+        *[("frequency_penalty", v) for v in (math.inf, -2.1, 2.1)],
+        *[("min_tokens", v) for v in (-1, 2**31)],
+        *[("logprobs", v) for v in (-1, 21)],
     ],
 )
 def test_bad_parameter_is_refused_by_name(field: str, value: float) -> None:
@@ -187,3 +195,107 @@ def test_failing_draw_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> No
     states = [SamplingState(SamplingParams(seed=seed)) for seed in (1, 13, 2)]
     samples = sample(logits_of(3), states)
     assert samples.failures == {1: "sampling failed: RuntimeError"}
+
+
+def state_after(params: SamplingParams, drawn: list[int], **given: Any) -> SamplingState:
+    state = SamplingState(params, **given)
+    for token in drawn:
+        state.note(token)
+    return state
+
+
+def test_penalties_are_those_of_the_reference() -> None:
+    logits = logits_of(1)[0]
+    logits[3], logits[4], logits[5] = 2.0, -2.0, 1.0
+    params = SamplingParams(
+        repetition_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25, logit_bias={9: 1.5}
+    )
+    state = state_after(params, [4, 5, 5], prompt=[3, 4])
+    changed = adjusted(logits.unsqueeze(0), [state])[0]
+
+    expected = logits.clone()
+    expected[9] += 1.5
+    expected[3] = 1.0
+    expected[4] = -4.0 - 0.5 - 0.25
+    expected[5] = 0.5 - 0.5 - 2 * 0.25
+    assert torch.equal(changed, expected)
+
+
+def test_adjusting_one_row_changes_no_other_and_not_the_given_logits() -> None:
+    logits = logits_of(3)
+    before = logits.clone()
+    states = [
+        SamplingState(SamplingParams()),
+        state_after(
+            SamplingParams(frequency_penalty=2.0, temperature=0), [int(logits[1].argmax())]
+        ),
+        SamplingState(SamplingParams(temperature=0)),
+    ]
+    changed = adjusted(logits, states)
+
+    assert torch.equal(logits, before)
+    assert torch.equal(changed[[0, 2]], before[[0, 2]])
+    assert not torch.equal(changed[1], before[1])
+
+
+def test_nothing_ends_before_min_tokens() -> None:
+    logits = logits_of(1)
+    best = int(logits.argmax())
+    params = SamplingParams(temperature=0, min_tokens=2)
+    tokens = [
+        sample(logits, [state_after(params, [0] * drawn, stop_ids=[best])]).tokens[0]
+        for drawn in range(4)
+    ]
+
+    assert best not in tokens[:2]
+    assert tokens[2:] == [best, best]
+
+
+@pytest.mark.parametrize("narrow", [{}, {"top_k": 50}, {"top_p": 0.999}])
+def test_min_p_leaves_out_what_is_much_less_likely(narrow: dict[str, Any]) -> None:
+    logits = logits_of(1)
+    probabilities = logits[0].softmax(0)
+    allowed = set((probabilities >= 0.2 * probabilities.max()).nonzero().flatten().tolist())
+    drawn = set(draws(SamplingParams(min_p=0.2, seed=1, **narrow), logits, 500))
+
+    assert len(drawn) > 1
+    assert drawn <= allowed
+
+
+def test_logprobs_are_the_models_own_and_finite() -> None:
+    logits = logits_of(2)
+    logits[0, 7] = float("-inf")
+    params = SamplingParams(temperature=0.0, logprobs=5, logit_bias={7: 100.0})
+    samples = sample(logits, [SamplingState(params), SamplingState(SamplingParams())])
+    expected = logits[0].log_softmax(0)
+    values, ids = expected.topk(5)
+    told = samples.logprobs[0]
+
+    assert told.top_ids == ids.tolist()
+    assert told.top_logprobs == pytest.approx(values.tolist())
+    assert told.logprob == pytest.approx(float(expected[samples.tokens[0]]))
+    assert list(samples.logprobs) == [0]
+
+    none = SamplingState(SamplingParams(logprobs=0))
+    forced = sample(torch.tensor([[0.0, float("-inf")]]), [none]).logprobs[0]
+    assert (forced.logprob, forced.top_ids) == (0.0, [])
+    everything = sample(
+        torch.tensor([[0.0, float("-inf")]]), [SamplingState(SamplingParams(logprobs=2))]
+    )
+    assert everything.logprobs[0].top_logprobs == [0.0, -9999.0]
+
+
+def test_adjusted_rows_draw_the_same_alone_and_in_a_batch() -> None:
+    logits = logits_of(8)
+    kinds = [
+        SamplingParams(seed=3, min_p=0.1),
+        SamplingParams(seed=4, presence_penalty=1.0, top_p=0.9),
+        SamplingParams(seed=5, repetition_penalty=1.3, top_k=40),
+        SamplingParams(seed=6, logprobs=3),
+    ]
+    states = [state_after(kinds[row % 4], [row, row + 1], prompt=[5, 6]) for row in range(8)]
+    together = sample(logits, states)
+    for row, state in enumerate(states):
+        alone = sample(logits[row : row + 1], [state])
+        assert alone.tokens == [together.tokens[row]]
+        assert alone.logprobs.get(0) == together.logprobs.get(row)

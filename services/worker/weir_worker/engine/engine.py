@@ -16,7 +16,7 @@ from weir_worker.engine.runner import StepRunner
 from weir_worker.engine.sequence import Sequence, Status
 from weir_worker.engine.step_plan import StepPlan
 from weir_worker.kv import KvManager, check_integrity
-from weir_worker.sampling import Samples
+from weir_worker.sampling import Samples, TokenLogprobs
 from weir_worker.text import DetokenizerFactory
 
 logger = logging.getLogger(__name__)
@@ -183,10 +183,13 @@ class Engine:
             else:
                 self._kv.commit(sequence.table, sequence.computed)
                 if samples_here:
-                    self._accept(sequence, samples.tokens[row], now_us)
+                    logprobs = samples.logprobs.get(row)
+                    self._accept(sequence, samples.tokens[row], logprobs, now_us)
             row += samples_here
 
-    def _accept(self, sequence: Sequence, token_id: int, now_us: int) -> None:
+    def _accept(
+        self, sequence: Sequence, token_id: int, logprobs: TokenLogprobs | None, now_us: int
+    ) -> None:
         if not sequence.first_token_us:
             sequence.prefill_end_us = sequence.first_token_us = now_us
             self._news.prefill_ended(sequence)
@@ -197,7 +200,7 @@ class Engine:
             logger.exception("output failed", extra={"request_id": sequence.request_id})
             text, reason = "", FinishReason.ERROR
             failure = Failure(Reason.INTERNAL, "the output could not be turned into text")
-        self._news.sampled(sequence, token_id, text)
+        self._news.sampled(sequence, token_id, text, logprobs)
         if reason is not None:
             self._finish(sequence, reason, failure)
 

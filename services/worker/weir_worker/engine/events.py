@@ -9,6 +9,7 @@ import msgspec
 
 from weir_core.errors import Reason, WeirError
 from weir_worker.engine.load import Load
+from weir_worker.sampling import TokenLogprobs
 
 
 class FinishReason(StrEnum):
@@ -62,12 +63,16 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Tokens sampled in this step and the text that became certain with them."""
+    """Tokens sampled in this step and the text that became certain with them.
+
+    `logprobs` holds one for each token, or nothing where they are not asked for.
+    """
 
     request_id: str
     attempt: int
     token_ids: list[int]
     text: str
+    logprobs: list[TokenLogprobs] = []
 
 
 class Prefilled(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -17,6 +17,7 @@ from weir_worker.engine.planner import StepPlanner
 from weir_worker.engine.sequence import Sequence
 from weir_worker.engine.step_plan import StepPlan
 from weir_worker.kv import KvManager
+from weir_worker.sampling import TokenLogprobs
 
 PROGRESS_INTERVAL_US = 500_000
 
@@ -62,10 +63,13 @@ class News:
             )
         )
 
-    def sampled(self, sequence: Sequence, token_id: int, text: str) -> None:
+    def sampled(
+        self, sequence: Sequence, token_id: int, text: str, logprobs: TokenLogprobs | None
+    ) -> None:
         """Report one token and the text that became certain."""
         self.counters.generated_tokens += 1
-        self._deltas.append(Delta(sequence.request_id, sequence.attempt, [token_id], text))
+        told = [] if logprobs is None else [logprobs]
+        self._deltas.append(Delta(sequence.request_id, sequence.attempt, [token_id], text, told))
 
     def rejected(self, submit: Submit, failure: Failure) -> None:
         """End a submission of which nothing ran."""

@@ -87,7 +87,7 @@ class Sequence:
         self.stop_ids = stop_ids
         self.table = table
         self.text = text
-        self.sampling = SamplingState(submit.sampling)
+        self.sampling = SamplingState(submit.sampling, token_ids, stop_ids)
         self.slice = SequenceSlice(0, 0, table.indices)
         self.status = Status.WAITING
         self.computed = 0
@@ -155,7 +155,7 @@ class Sequence:
         Order: end of sequence and stop ids (which have no text), stop strings, length.
         """
         self.token_ids.append(token_id)
-        self.sampling.drawn += 1
+        self.sampling.note(token_id)
         if token_id in self.stop_ids:
             return self.text.flush(), FinishReason.STOP
         text, stopped = self.text.push(token_id)

@@ -1,5 +1,6 @@
 from weir_worker.sampling.params import SamplingParams
 from weir_worker.sampling.samples import Samples
 from weir_worker.sampling.state import SamplingState
+from weir_worker.sampling.token_logprobs import TokenLogprobs
 
-__all__ = ["SamplingParams", "SamplingState", "Samples"]
+__all__ = ["SamplingParams", "SamplingState", "Samples", "TokenLogprobs"]

@@ -1,10 +1,13 @@
 """Draws one token a row from logits, each row independent of its batch-mates."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
 
+from weir_worker.sampling.adjust import adjusted
+from weir_worker.sampling.logprobs import logprobs_of
 from weir_worker.sampling.samples import Samples
 from weir_worker.sampling.state import SamplingState
 
@@ -23,6 +26,7 @@ def sample(logits: torch.Tensor, states: Sequence[SamplingState]) -> Samples:
         logits: fp32 [rows, vocabulary].
         states: [rows]; read, not changed.
     """
+    given, logits = logits, adjusted(logits, states)
     peaks, likeliest = logits.max(dim=-1)
     samples = Samples(likeliest.tolist())
     # max() passes NaN on, so one look at the peaks finds every unusable row.
@@ -37,6 +41,7 @@ def sample(logits: torch.Tensor, states: Sequence[SamplingState]) -> Samples:
             groups[_preselection(state, logits.shape[1])].append(row)
     for width, rows in groups.items():
         _draw_group(logits, peaks, states, width, rows, samples)
+    samples.logprobs = logprobs_of(given, states, samples.tokens)
     return samples
 
 
@@ -75,6 +80,10 @@ def _draw(
     uniforms = _column(logits, [state.uniform() for state in states], torch.float64)
     # The peak goes first: dividing large logits by a small temperature would overflow.
     scaled = (logits - peaks.unsqueeze(1)) / temperatures
+    if any(state.params.min_p for state in states):
+        # The likeliest has 0 here, so that a part of it is a difference.
+        floors = _column(logits, [_log(state.params.min_p) for state in states])
+        scaled = scaled.masked_fill(scaled < floors, float("-inf"))
     if width == 0:
         return _invert(scaled.softmax(dim=-1).double(), uniforms).tolist()
     top_p = _column(logits, [state.params.top_p for state in states], torch.float64)
@@ -82,6 +91,10 @@ def _draw(
     if max(top_k) > 0:
         return _draw_top_k(scaled, uniforms, top_p, top_k, width)
     return _draw_top_p(scaled.softmax(dim=-1), uniforms, top_p, width)
+
+
+def _log(part: float) -> float:
+    return math.log(part) if part else -math.inf
 
 
 def _draw_top_k(

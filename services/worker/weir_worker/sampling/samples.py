@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from weir_worker.sampling.token_logprobs import TokenLogprobs
+
 
 @dataclass(slots=True)
 class Samples:
@@ -10,7 +12,9 @@ class Samples:
     Attributes:
         tokens: one for each row; meaningless where the row failed.
         failures: row -> why it has no token.
+        logprobs: row -> its token's log-probabilities, where they are asked for.
     """
 
     tokens: list[int]
     failures: dict[int, str] = field(default_factory=dict)
+    logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)

@@ -1,8 +1,9 @@
-"""The random numbers of one request."""
+"""The random numbers of one request, and what it has drawn."""
 
 import hashlib
 import secrets
 import struct
+from collections.abc import Collection, Iterable
 
 from weir_worker.sampling.params import COOLEST, SamplingParams
 
@@ -18,18 +19,47 @@ class SamplingState:
     Attributes:
         params: as submitted.
         temperature: the divisor of the logits, at least 0.01.
-        drawn: tokens drawn so far; the engine counts it up.
+        drawn: tokens drawn so far.
+        adjusts: whether its logits are changed before a token is drawn.
+        prompt: ids of the prompt, each once; empty unless repetition is penalised.
+        counts: token id -> times that the output holds it; empty unless something is penalised.
+        stop_ids: tokens that end it, not drawn before `min_tokens`.
     """
 
-    __slots__ = ("_seed", "drawn", "greedy", "params", "temperature")
+    __slots__ = (
+        "_seed",
+        "adjusts",
+        "counts",
+        "drawn",
+        "greedy",
+        "params",
+        "prompt",
+        "stop_ids",
+        "temperature",
+    )
 
-    def __init__(self, params: SamplingParams) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt: Iterable[int] = (),
+        stop_ids: Collection[int] = (),
+    ) -> None:
         self.params = params
+        self.adjusts = params.adjusts
+        self.prompt = frozenset(prompt if params.repetition_penalty != 1.0 else ())
+        self.counts: dict[int, int] = {}
+        self.stop_ids = list(stop_ids)
         self.greedy = params.greedy
         self.temperature = max(params.temperature, COOLEST)
         self.drawn = 0
         seed = secrets.randbits(63) if params.seed is None else params.seed
         self._seed = struct.pack("<q", seed)
+
+    def note(self, token_id: int) -> None:
+        """Count a token that was drawn."""
+        self.drawn += 1
+        if self.params.penalises:
+            self.counts[token_id] = self.counts.get(token_id, 0) + 1
 
     def uniform(self) -> float:
         """Return the number in [0, 1) for the next token."""

@@ -1,0 +1,35 @@
+"""Log-probabilities of drawn tokens, by the model's own distribution: before any adjustment."""
+
+from collections.abc import Sequence
+
+import torch
+
+from weir_worker.sampling.state import SamplingState
+from weir_worker.sampling.token_logprobs import TokenLogprobs
+
+# JSON knows no infinity, and clients of the API expect a number.
+LEAST = -9999.0
+
+
+def logprobs_of(
+    logits: torch.Tensor, states: Sequence[SamplingState], tokens: Sequence[int]
+) -> dict[int, TokenLogprobs]:
+    """Row -> log-probabilities, for the rows whose requests ask for them.
+
+    Args:
+        logits: fp32 [rows, vocabulary], as the model gave them.
+        states: [rows].
+        tokens: [rows], the drawn ones.
+    """
+    rows = [row for row, state in enumerate(states) if state.params.logprobs is not None]
+    if not rows:
+        return {}
+    found = {}
+    # Row by row: what one request is told does not depend on how much another asks for.
+    for row in rows:
+        wanted = states[row].params.logprobs or 0
+        logprobs = logits[row].log_softmax(dim=-1).clamp(min=LEAST)
+        values, ids = logprobs.topk(min(wanted, len(logprobs)))
+        own = float(logprobs[tokens[row]])
+        found[row] = TokenLogprobs(own, ids.tolist(), values.tolist())
+    return found
