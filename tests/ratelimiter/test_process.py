@@ -196,6 +196,7 @@ async def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     bad_starts = [
         (tmp_path, (), b"another ratelimiter uses", 1),
         (tmp_path / "b", ("--cluster-token=",), b"set WEIR_CLUSTER_TOKEN", 1),
+        (tmp_path / "b", ("--store=redis://u:s3cret@h:x",), b"store is redis://...; it must", 1),
         (tmp_path / "b", ("--ttl-s=0",), b"ttl_s is '0'; it must be greater than or equal", 2),
     ]
     async with directory_server() as (_, address), limiter_process(tmp_path, address):
@@ -205,3 +206,4 @@ async def test_a_start_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
             assert process.returncode == code
             assert told in stderr.strip().splitlines()[-1]
             assert b"Traceback" not in stderr
+            assert b"s3cret" not in stderr
