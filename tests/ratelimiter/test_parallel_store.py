@@ -73,7 +73,7 @@ async def test_64_clients_on_one_store(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 22))
 async def test_64_clients_on_one_store_again_and_again(tmp_path: Path, seed: int) -> None:
-    await _race(tmp_path, [*spent_and_held(), sums()], seed=seed, faults=FAULTS * 4)
+    await _race(tmp_path, [*spent_and_held(), sums()], seed=seed, faults=FAULTS * 2)
 
 
 async def _race(
