@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import sqlite
 
 from tests.ratelimiter.ledger.support import (
     ACME,
@@ -28,6 +29,8 @@ from weir_ratelimiter.domain.limit import Kind, Layer, Limit, Resource
 from weir_ratelimiter.domain.price import Price
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Usage
+from weir_ratelimiter.ledger.filters import RowFilter
+from weir_ratelimiter.ledger.row_ids import first_id
 from weir_ratelimiter.ledger.sums import Span, Sums, usage_sums
 from weir_ratelimiter.ledger.tables import hours, rows
 from weir_ratelimiter.ledger.verification import differences
@@ -247,3 +250,24 @@ def test_a_span_splits_into_whole_hours_and_its_ends() -> None:
 def test_the_window_of_kolkata_begins_at_its_midnight() -> None:
     start = datetime.fromtimestamp(KOLKATA.window(NOW_MS).start_ms / 1_000, UTC)
     assert (start.hour, start.minute) == (18, 30)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (RowFilter(), "sqlite_autoindex_ledger_rows_1 (id>?)"),
+        (RowFilter(tenant_id="acme", from_ms=NOW_MS), "by_tenant (tenant_id=? AND id>?)"),
+        (RowFilter(tenant_id="acme", request_id="r"), "by_request (request_id=? AND tenant_id=?"),
+        (RowFilter(request_id="r"), "by_request (request_id=?"),
+    ],
+)
+async def test_a_page_is_read_along_an_index(tmp_book: Book, wanted: RowFilter, index: str) -> None:
+    statement = select(rows).where(rows.c.id > first_id(NOW_MS), *wanted.conditions())
+    query = (
+        statement.order_by(rows.c.id)
+        .limit(100)
+        .compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    )
+    async with tmp_book.ledger.database.reading() as connection:
+        plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")
+        assert index in str(plan.all())

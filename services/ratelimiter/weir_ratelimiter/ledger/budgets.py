@@ -10,6 +10,7 @@ from weir_ratelimiter.domain.change import EventKind
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.ledger.database import Database, told_as_unavailable
+from weir_ratelimiter.ledger.filters import settled_since
 from weir_ratelimiter.ledger.owner import owned_by, units_of
 from weir_ratelimiter.ledger.pump import LedgerPump
 from weir_ratelimiter.ledger.sums import Span, Sums, decoded, row_sums, usage_sums
@@ -61,10 +62,8 @@ class LedgerBudgets:
         Raises:
             WeirError: LIMITER_UNAVAILABLE if the ledger cannot tell.
         """
-        recent = (
-            rows.c.tenant_id == subject.tenant_id,
-            rows.c.settle_ms >= self._now_ms() - _MINUTE_MS,
-        )
+        since = settled_since(self._now_ms() - _MINUTE_MS, _MINUTE_MS)
+        recent = (rows.c.tenant_id == subject.tenant_id, *since)
         by = ("user", "api_key", "model")
         await self._pump.flush()
         with told_as_unavailable():

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from sqlalchemy import ColumnElement
 
+from weir_ratelimiter.ledger.row_ids import first_id
 from weir_ratelimiter.ledger.sums import EVER_MS, Span
 from weir_ratelimiter.ledger.tables import rows
+
+_SKEW_MS = 3_600_000
 
 
 class RowFilter(msgspec.Struct, frozen=True):
@@ -40,9 +43,16 @@ class RowFilter(msgspec.Struct, frozen=True):
 
     def conditions(self) -> Sequence[ColumnElement[bool]]:
         """What rows fulfil that are listed."""
-        times = (rows.c.settle_ms >= self.from_ms, rows.c.settle_ms < self.to_ms)
-        given = (self.from_ms > 0, self.to_ms < EVER_MS)
-        return [
-            *(rows.c[column] == value for column, value in self.ids.items()),
-            *(time for time, asked in zip(times, given, strict=True) if asked),
-        ]
+        ids = [rows.c[column] == value for column, value in self.ids.items()]
+        since = settled_since(self.from_ms, _SKEW_MS) if self.from_ms else ()
+        until = (rows.c.settle_ms < self.to_ms,) if self.to_ms < EVER_MS else ()
+        return [*ids, *since, *until]
+
+
+def settled_since(ms: int, skew_ms: int) -> Sequence[ColumnElement[bool]]:
+    """What rows fulfil that were settled at `ms` or later.
+
+    A row is written after it was settled and its id is of that time, so that older rows need
+    not be looked at: clocks of account and ledger may differ by `skew_ms`.
+    """
+    return (rows.c.id >= first_id(ms - skew_ms), rows.c.settle_ms >= ms)

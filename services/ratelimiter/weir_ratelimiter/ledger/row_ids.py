@@ -10,6 +10,11 @@ _COUNTER_BITS = 74
 _STEP_BITS = 32
 
 
+def first_id(ms: int) -> str:
+    """Comes before every id of that moment or later; Unix milliseconds."""
+    return _canonical(max(0, ms), 0)
+
+
 class RowIds:
     """Ids after `last`, at or after `now_ms`, Unix milliseconds.
 

@@ -61,9 +61,10 @@ rows = Table(
     _whole("units"),
     _text("note"),
     UniqueConstraint(*UNIQUE_ROW, name="ledger_rows_once"),
-    Index("ledger_rows_by_settle", "tenant_id", "settle_ms"),
+    Index("ledger_rows_by_tenant", "tenant_id", "id"),
+    Index("ledger_rows_by_tenant_reserve", "tenant_id", "reserve_ms"),
     Index("ledger_rows_by_reserve", "reserve_ms"),
-    Index("ledger_rows_by_request", "request_id"),
+    Index("ledger_rows_by_request", "request_id", "tenant_id", "id"),
     Index(
         "ledger_rows_by_limit",
         "limit_id",

@@ -62,9 +62,10 @@ def _rows() -> None:
         _text("note"),
         sa.UniqueConstraint("tenant_id", "reservation_id", "kind", name="ledger_rows_once"),
     )
-    op.create_index("ledger_rows_by_settle", "ledger_rows", ["tenant_id", "settle_ms"])
+    op.create_index("ledger_rows_by_tenant", "ledger_rows", ["tenant_id", "id"])
+    op.create_index("ledger_rows_by_tenant_reserve", "ledger_rows", ["tenant_id", "reserve_ms"])
     op.create_index("ledger_rows_by_reserve", "ledger_rows", ["reserve_ms"])
-    op.create_index("ledger_rows_by_request", "ledger_rows", ["request_id"])
+    op.create_index("ledger_rows_by_request", "ledger_rows", ["request_id", "tenant_id", "id"])
     grants = sa.text("limit_id <> ''")
     op.create_index(
         "ledger_rows_by_limit",
