@@ -32,7 +32,7 @@ class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def in_shape(self, shape: BucketShape, now_ms: int) -> "Bucket":
         """The bucket refilled to `now_ms`, and then brought into `shape`."""
         state = self.shape.refilled(self.state, now_ms)
-        if self.shape != shape:
+        if self.shape is not shape and self.shape != shape:
             state = self.shape.reshaped(state, shape)
         return Bucket(shape, state)
 

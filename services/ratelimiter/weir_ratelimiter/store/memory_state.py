@@ -4,7 +4,6 @@ import heapq
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
 
-from weir_core.bucket import BucketShape
 from weir_ratelimiter.domain.calendar import surely_over_ms
 from weir_ratelimiter.domain.change import Bucket, Change, Count, EventKind, LedgerEvent, Move
 from weir_ratelimiter.domain.leases import LeaseSet
@@ -176,7 +175,7 @@ class MemoryState:
         stored = self.buckets.get(limit.key)
         if stored is None:
             return Bucket(shape, shape.full(now_ms))
-        return _in_shape(stored, shape, now_ms)
+        return stored.in_shape(shape, now_ms)
 
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:
         """See `Levels`."""
@@ -228,14 +227,6 @@ class MemoryState:
             self.forgotten_upto_ms = max(self.forgotten_upto_ms, gone.created_ms)
         while self.grants and next(iter(self.grants.values())).settled_ms < oldest_kept:
             self.grants.popitem(last=False)
-
-
-def _in_shape(stored: Bucket, shape: BucketShape, now_ms: int) -> Bucket:
-    old = stored.shape
-    state = old.refilled(stored.state, now_ms)
-    if old is not shape and old != shape:
-        state = old.reshaped(state, shape)
-    return Bucket(shape, state)
 
 
 def _lease_keys(reservation: Reservation) -> list[str]:
