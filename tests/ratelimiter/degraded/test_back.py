@@ -227,6 +227,23 @@ async def test_two_replicas_that_parted_agree_in_the_end(tmp_path: Path) -> None
         assert len(await shared.events()) == 2
 
 
+async def test_news_of_what_another_replica_has_ended_is_dropped(tmp_path: Path) -> None:
+    snapshot = directory(slow_tokens(), parallel(100))
+    async with (
+        site(tmp_path, snapshot, live=2) as shared,
+        replica(shared, "a") as one,
+        replica(shared, "b") as two,
+    ):
+        record = (await one.reserve("moves")).record
+        shared.outage.refuses = True
+        await one.extend(record, 3)
+        shared.outage.refuses = False
+        await two.settle(record, 10, 4)
+        await one.come_back()
+        assert one.sample("pending_replays") == 0
+        assert await one.left(TPM) == 100_000 - 14
+
+
 async def test_a_store_that_is_not_there_at_the_start_is_found_later(tmp_path: Path) -> None:
     async with site(tmp_path, directory(tpm(900), rpm(30))) as shared:
         shared.outage.refuses = True

@@ -79,11 +79,7 @@ class LocalAccount:
         self._check_admits()
         limits = tuple([self._lent(limit) for limit in command.limits])
         command = msgspec.structs.replace(command, limits=limits)
-        reserved = await self._store.reserve(command, dry_run=dry_run)
-        if reserved.unseeded:
-            moves = [WindowMove(limit.key, w.id, Count()) for limit, w in reserved.unseeded]
-            await self._store.seed(command.subject.tenant_id, moves)
-            reserved = await self._store.reserve(command, dry_run=dry_run)
+        reserved = await self._decide(command, dry_run=dry_run)
         for short in reserved.shortfalls:
             if short.limit.kind is Kind.WINDOW:
                 raise _credit_used(short.limit)
@@ -155,6 +151,15 @@ class LocalAccount:
             await self._store.close()
         finally:
             self._pending.close()
+
+    async def _decide(self, command: ReserveCommand, *, dry_run: bool) -> Reserved:
+        """Windows count from zero here: what is lent of them is a credit of its own."""
+        reserved = await self._store.reserve(command, dry_run=dry_run)
+        if not reserved.unseeded:
+            return reserved
+        moves = [WindowMove(limit.key, w.id, Count()) for limit, w in reserved.unseeded]
+        await self._store.seed(command.subject.tenant_id, moves)
+        return await self._store.reserve(command, dry_run=dry_run)
 
     def _check_admits(self) -> None:
         if not self._admits:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
+from weir_ratelimiter.domain.reservation import State
 from weir_ratelimiter.domain.settlement import OUTCOME_EXPIRED, Report
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
@@ -123,6 +124,8 @@ class Replay:
         return Told.DONE
 
     async def _tell_lapsed(self, row: Pending, limits: Limits) -> Told:
+        if await self._has_ended(row):
+            return Told.KNOWN
         if not row.dispatched and not await self._lives_here(row):
             return Told.KNOWN
         if not self._is_silent(row):
@@ -131,6 +134,12 @@ class Replay:
         report = Report(ran, Quality.ESTIMATED, OUTCOME_EXPIRED, row.lifecycle)
         ended = await self._shared.call(lambda store: store.settle(row.record, report, limits))
         return Told.KNOWN if ended.already else Told.DONE
+
+    async def _has_ended(self, row: Pending) -> bool:
+        """Whether somebody ended it in the shared store, not only the lapse of its leases."""
+        tenant_id = row.record.subject.tenant_id
+        found = await self._shared.call(lambda store: store.find(tenant_id, row.id))
+        return found is not None and found.state in (State.SETTLED, State.REFUNDED)
 
     async def _lives_here(self, row: Pending) -> bool:
         return await self._local.holds(row.record.subject.tenant_id, row.id)
