@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.ratelimiter.account import OK, Account, directory, limit
 from tests.ratelimiter.ledger.support import SECRET
+from tests.ratelimiter.valkey import Valkey
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_ratelimiter.domain.limit import Kind
@@ -23,6 +24,7 @@ from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.store.memory_log import MemoryOptions
+from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
 
 CAPACITY = 10**12
 # Eight of the first subject below, six of the second, three of the third.
@@ -65,6 +67,17 @@ class Billed(Account):
     def __init__(self, path: Path, url: str) -> None:
         self._url = url
         super().__init__(path, MemoryOptions())
+
+    async def move_to(self, valkey: Valkey) -> None:
+        """Keep the account in Redis from now on."""
+        await self.store.close()
+        await self.ledger.database.close()
+        options = RedisOptions(timeout_s=10)
+        self.store = await RedisStore.open(  # type: ignore[assignment]
+            valkey.url, options, forced_ms=self.now_ms
+        )
+        self.limiter = self._limiter()
+        await self.use(snapshot())
 
     def _limiter(self) -> Limiter:
         self.registry = CollectorRegistry()
@@ -184,6 +197,28 @@ async def test_account_and_ledger_agree_after_any_history(
         assert await budgets_agree(account) == BUDGETS
         assert await differences(account.ledger.database) == []
         assert (await account.store.backlog()).events == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_they_agree_with_the_account_in_redis_too(
+    tmp_path: Path, valkey: Valkey, seed: int
+) -> None:
+    async with billed(tmp_path / "journal", f"sqlite:///{tmp_path}/ledger.sqlite") as account:
+        await account.move_to(valkey)
+        history = History(account, seed)
+        for _ in range(2):
+            for _ in range(50):
+                await history.step()
+            assert await budgets_agree(account) == BUDGETS
+        account.advance(60_000)
+        await account.limiter.sweep()
+        before = {subject: await account.remaining(subject) for subject in SUBJECTS}
+        await account.ledger.pump.flush()
+        assert (await account.store.backlog()).events == 0
+        assert await differences(account.ledger.database) == []
+        valkey.flush()
+        for subject, remaining in before.items():
+            assert await account.remaining(subject) == remaining
 
 
 async def test_budgets_survive_a_store_that_lost_everything(
