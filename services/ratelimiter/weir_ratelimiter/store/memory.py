@@ -133,13 +133,13 @@ class MemoryStore:
         self, tenant_id: str, after: tuple[int, str], most: int
     ) -> Sequence[Reservation]:
         """See `Store`."""
-        found = [
+        later = [
             reservation
-            for reservation in self._state.reservations.values()
-            if reservation.open and reservation.subject.tenant_id == tenant_id
+            for reservation in self._state.open.values()
+            if reservation.subject.tenant_id == tenant_id
+            and (reservation.created_ms, reservation.id) > after
         ]
-        later = ((r.created_ms, r.id, r) for r in found if (r.created_ms, r.id) > after)
-        return [reservation for _, _, reservation in heapq.nsmallest(most, later)]
+        return heapq.nsmallest(most, later, key=lambda r: (r.created_ms, r.id))
 
     async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """See `Store`."""

@@ -24,6 +24,8 @@ class MemoryState:
         self.buckets: dict[str, Bucket] = {}
         self.windows: dict[tuple[str, str], Count] = {}
         self.reservations: dict[str, Reservation] = {}
+        self.open: dict[str, Reservation] = {}
+        """Those of `reservations` that hold something."""
         self.held: defaultdict[str, int] = defaultdict(int)
         """Units that open reservations hold in each bucket."""
         self.leases: defaultdict[str, LeaseSet] = defaultdict(LeaseSet)
@@ -35,7 +37,6 @@ class MemoryState:
         self._by_expiry: list[tuple[int, str]] = []
         self._latest_expiry_ms = 0
         """No lease ends after."""
-        self._open_count = 0
         self._open_tokens = 0
         self._ended: deque[tuple[int, str]] = deque()
 
@@ -64,7 +65,7 @@ class MemoryState:
 
     def by_end(self) -> Iterator[Reservation]:
         """All reservations: the open ones, then the ended in the order in which they ended."""
-        yield from (r for r in self.reservations.values() if r.open)
+        yield from self.open.values()
         for _, reservation_id in self._ended:
             yield self.reservations[reservation_id]
 
@@ -72,6 +73,7 @@ class MemoryState:
         """Put a reservation of a snapshot in place, its leases apart."""
         self.reservations[reservation.id] = reservation
         if reservation.open:
+            self.open[reservation.id] = reservation
             self._count(reservation, 1)
             self._latest_expiry_ms = max(self._latest_expiry_ms, reservation.expires_ms)
             heapq.heappush(self._by_expiry, (reservation.expires_ms, reservation.id))
@@ -85,7 +87,9 @@ class MemoryState:
         was_open = old is not None and old.open
         if old is not None and was_open:
             self._count(old, -1)
+            del self.open[reservation.id]
         if reservation.open:
+            self.open[reservation.id] = reservation
             self._count(reservation, 1)
             self._latest_expiry_ms = max(self._latest_expiry_ms, reservation.expires_ms)
             for key in _lease_keys(reservation):
@@ -128,7 +132,7 @@ class MemoryState:
         """Open reservations whose leases end after `latest_ms`."""
         if self._latest_expiry_ms <= latest_ms:
             return []
-        found = [r for r in self.reservations.values() if r.open and r.expires_ms > latest_ms]
+        found = [r for r in self.open.values() if r.expires_ms > latest_ms]
         self._latest_expiry_ms = max((r.expires_ms for r in found), default=latest_ms)
         return found
 
@@ -162,7 +166,7 @@ class MemoryState:
             if bucket.state.level < 0:
                 debt += max(0, -bucket.shape.refilled(bucket.state, now_ms).level)
         return {
-            "open_reservations": self._open_count,
+            "open_reservations": len(self.open),
             "held_leases": sum(leases.held(now_ms) for leases in self.leases.values()),
             "held_tokens": self._open_tokens,
             "debt_units": debt,
@@ -199,7 +203,6 @@ class MemoryState:
         return 0 if leases is None else leases.wait_ms(now_ms)
 
     def _count(self, reservation: Reservation, sign: int) -> None:
-        self._open_count += sign
         self._open_tokens += sign * (reservation.prompt_tokens + reservation.output_tokens)
         for entry in reservation.entries:
             if entry.kind is not Kind.BUCKET:
