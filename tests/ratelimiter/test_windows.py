@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.ratelimiter.account import ACME, Account, account, budget, directory, tpm
+from tests.ratelimiter.account import ACME, OK, Account, account, budget, directory, tpm
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_core.errors.openai import to_http
 from weir_ratelimiter.domain.calendar import Window
 from weir_ratelimiter.domain.limit import Limit
+from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.subject import Subject
+from weir_ratelimiter.domain.usage import Quality, Usage
 from weir_ratelimiter.store.memory_log import MemoryOptions
 
 BUDGET, DAILY = "tenant:acme/budget", "tenant:acme/daily"
@@ -84,6 +86,24 @@ async def test_a_request_larger_than_its_budget_never_fits(tmp_path: Path) -> No
         assert caught.value.reason is Reason.REQUEST_TOO_LARGE
         assert caught.value.retry_after_s is None
         assert "never holds more than 0.0000001" in caught.value.message
+
+
+async def test_an_estimate_is_capped_by_what_a_budget_can_ever_hold(tmp_path: Path) -> None:
+    policy = pb.Policy(reserve_policy=pb.RESERVE_POLICY_ESTIMATE)
+    limits = directory(budget(1_000), price=PRICE, policy=policy)
+    async with account(tmp_path, limits) as acct:
+        admission = await acct.reserve(prompt=10, output=4_000)
+        assert admission.reservation
+        # 970 nano-units beside the prompt, at 7 a token.
+        assert admission.reservation.output_tokens == 138
+
+
+async def test_cached_tokens_are_held_dear_and_charged_cheap(tmp_path: Path) -> None:
+    async with account(tmp_path, money(1_000)) as acct:
+        admission = await acct.reserve(prompt=10, output=20)
+        report = Report(Usage(10, 8, 20), Quality.EXACT, OK)
+        await acct.limiter.settle(admission.record, report)
+        assert await standing(acct, BUDGET) == (1_000 - 2 * 3 - 8 * 1 - 20 * 7, 0, "2023-11")
 
 
 async def test_a_model_without_a_price_costs_nothing(tmp_path: Path) -> None:
