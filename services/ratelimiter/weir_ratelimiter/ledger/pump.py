@@ -111,7 +111,8 @@ class LedgerPump:
 
     async def _move_all(self) -> None:
         """Move as many events as there are now; what comes meanwhile is for the next round."""
-        left = (await self._outbox.backlog()).events
+        async with asyncio.timeout(_STORE_S):
+            left = (await self._outbox.backlog()).events
         while left > 0:
             moved = await self._move()
             if not moved:
