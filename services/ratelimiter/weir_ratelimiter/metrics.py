@@ -1,6 +1,7 @@
 """What the limiter counts. Tenants are capped labels; users, keys and requests are none."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -17,13 +18,14 @@ class LimiterMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._tenants = LabelCap()
-        self._decisions = Counter(
+        decisions = Counter(
             "weir_ratelimiter_decisions",
             "Decisions by operation and outcome",
             ("operation", "outcome"),
             registry=registry,
         )
-        self._admitted = self._decisions.labels("reserve", "admitted")
+        # To look a counter up costs more than to count.
+        self._decided: Callable[[str, str], Counter] = cache(decisions.labels)
         self._refusals = Counter(
             "weir_ratelimiter_refusals",
             "Refusals, once for each limit that a request did not fit in",
@@ -36,12 +38,14 @@ class LimiterMetrics:
             _BY_LIMIT,
             registry=registry,
         )
-        self._charged = Counter(
+        charged = Counter(
             "weir_ratelimiter_charged_tokens",
             "Tokens charged, without late corrections",
             ("kind",),
             registry=registry,
         )
+        self._prompt = charged.labels("prompt")
+        self._completion = charged.labels("completion")
         self._conflicts = Counter(
             "weir_ratelimiter_settle_conflicts",
             "Settlements repeated with another usage; the first stands",
@@ -50,11 +54,11 @@ class LimiterMetrics:
 
     def admitted(self) -> None:
         """One request was admitted."""
-        self._admitted.inc()
+        self._decided("reserve", "admitted").inc()
 
     def refused(self, subject: Subject, shortfalls: Iterable[Shortfall]) -> None:
         """One request was refused."""
-        self._decisions.labels("reserve", "refused").inc()
+        self._decided("reserve", "refused").inc()
         self._add(self._refusals, subject, shortfalls)
 
     def shadow_refused(self, subject: Subject, shortfalls: Iterable[Shortfall]) -> None:
@@ -65,7 +69,7 @@ class LimiterMetrics:
         """One reservation was extended, in full or for its leases alone."""
         granted = "debt" if extended.in_debt else "granted"
         outcome = "refused" if extended.shortfalls else granted
-        self._decisions.labels("extend", outcome).inc()
+        self._decided("extend", outcome).inc()
         self._add(self._refusals, subject, extended.shortfalls)
 
     def ended(self, operation: str, ended: Ended) -> None:
@@ -73,12 +77,12 @@ class LimiterMetrics:
         reservation = ended.reservation
         settlement = reservation.settlement
         outcome = "repeated" if ended.already else reservation.state.name.lower()
-        self._decisions.labels(operation, outcome).inc()
+        self._decided(operation, outcome).inc()
         if ended.conflict:
             self._conflicts.inc()
         if settlement is not None and not ended.already and not settlement.late:
-            self._charged.labels("prompt").inc(settlement.charged.prompt_tokens)
-            self._charged.labels("completion").inc(settlement.charged.completion_tokens)
+            self._prompt.inc(settlement.charged.prompt_tokens)
+            self._completion.inc(settlement.charged.completion_tokens)
 
     def _add(self, counter: Counter, subject: Subject, shortfalls: Iterable[Shortfall]) -> None:
         for short in shortfalls:
