@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from weir_core.errors import WeirError
 from weir_core.errors.startup import StartupError
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.store.away import StoreAway
@@ -147,6 +148,9 @@ class SharedStore:
             answer = await self._in_time(work(connected.store), limit_s)
         except StoreAway as away:
             self._failed(away.cause, at_once=away.refused and not connected.in_parts)
+            raise
+        except WeirError:
+            self._breaker.succeeded()
             raise
         self._breaker.succeeded()
         return answer
