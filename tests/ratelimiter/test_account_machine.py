@@ -427,11 +427,11 @@ def run(stores: Callable[[], Sequence[StoreUnderTest]], histories: int, steps: i
 
 
 def test_random_histories_equal_the_exact_model() -> None:
-    run(lambda: [MemoryUnderTest()], 15, 40)
+    run(lambda: [MemoryUnderTest()], 25, 40)
 
 
 def test_memory_and_redis_and_the_exact_model_are_equal(valkey_server: Valkey) -> None:
-    run(lambda: [MemoryUnderTest(), RedisUnderTest(valkey_server)], 6, 30)
+    run(lambda: [MemoryUnderTest(), RedisUnderTest(valkey_server)], 8, 40)
 
 
 @pytest.mark.soak

@@ -13,6 +13,7 @@ from tests.ratelimiter.account import (
     ACME,
     Account,
     account,
+    budget,
     context,
     directory,
     hint,
@@ -201,6 +202,17 @@ async def test_09_hostile_usage_charges_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidField, match=r"at most usage\.prompt_tokens \(10\)"):
             Usage.of(10, 11, 1)
         assert await acct.left(TPM) == 70
+
+
+async def test_09_the_largest_usage_of_all_stays_within_what_is_exact(tmp_path: Path) -> None:
+    most = 2**53 - 1
+    daily = budget(1_000, "daily", unit="day", resource=pb.LIMIT_RESOURCE_TOKENS)
+    async with account(tmp_path, directory(tpm(1_000, refill=1), daily)) as acct:
+        admissions = [await acct.reserve(f"r{number}") for number in range(3)]
+        for admission in admissions:
+            await acct.settle(admission.record, most, most)
+        left = await acct.remaining()
+        assert left == {TPM: -most, "tenant:acme/daily": 1_000 - most}
 
 
 async def test_12_max_tokens_beyond_the_window_names_the_numbers(tmp_path: Path) -> None:

@@ -100,8 +100,11 @@ class BucketShape(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return state.level >= self.capacity
 
     def debited(self, state: BucketState, amount: int) -> BucketState:
-        """The bucket with `amount` units taken out, into debt if need be."""
-        return BucketState(state.level - amount, state.parts, state.at_ms)
+        """The bucket with `amount` units taken out, into debt if need be.
+
+        Debt stops at 2^53-1: deeper, single units would be lost in Lua and JSON.
+        """
+        return BucketState(max(state.level - amount, -MAX_UNITS), state.parts, state.at_ms)
 
     def credited(self, state: BucketState, amount: int) -> BucketState:
         """The bucket with `amount` units put back, never above capacity.

@@ -1,5 +1,6 @@
 """What one request asks of each resource, and what it is charged in the end."""
 
+from weir_core.bucket import MAX_UNITS
 from weir_ratelimiter.domain.limit import Resource
 from weir_ratelimiter.domain.price import FREE, Price
 from weir_ratelimiter.domain.usage import Usage
@@ -53,7 +54,7 @@ def charge_for(resource: Resource, usage: Usage, requests: int, price: Price = F
         case Resource.REQUESTS:
             return requests
         case Resource.TOKENS:
-            return usage.prompt_tokens + usage.completion_tokens
+            return min(usage.prompt_tokens + usage.completion_tokens, MAX_UNITS)
         case Resource.INPUT_TOKENS:
             return usage.prompt_tokens
         case Resource.OUTPUT_TOKENS:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from weir_core.bucket import MAX_UNITS
 from weir_ratelimiter.domain.change import (
     Bucket,
     Change,
@@ -165,10 +166,10 @@ def _charged(entry: Entry, charge: int, levels: Levels, *, held: bool) -> tuple[
     if count is None:
         return ()
     if held:
-        after = Count(count.used + charge, count.held - entry.amount)
+        used, still_held = count.used + charge, count.held - entry.amount
     else:
-        after = Count(count.used + charge - entry.amount, count.held)
-    return (WindowMove(entry.key, entry.window, after),)
+        used, still_held = count.used + charge - entry.amount, count.held
+    return (WindowMove(entry.key, entry.window, Count(min(used, MAX_UNITS), still_held)),)
 
 
 def _correction(entry: Entry, bucket: Bucket, amount: int) -> tuple[Move, ...]:
