@@ -8,6 +8,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests import workers
@@ -16,6 +17,12 @@ from tests.named_tests import NamedTests, whole_suite
 # Read when torch is loaded. By default its threads spin while they wait for each other, which
 # makes a busy machine ten times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# How long an example takes says more of what else runs than of the example.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

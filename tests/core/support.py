@@ -87,7 +87,7 @@ async def echo_server(
         await server.stop(0)
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     """Returns once the condition holds; fails after `timeout_s`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s

@@ -154,7 +154,7 @@ class Gateway:
         assert sum(worker.running for worker in self.workers) == 0
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
     """Waits for a condition."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + timeout_s

@@ -32,7 +32,7 @@ from weir_scheduler.app import SchedulerApp
 from weir_scheduler.settings import SchedulerSettings
 
 TOKEN = SecretStr("a cluster secret of at least 32 characters")
-WAIT_S = 10.0
+WAIT_S = 20.0
 
 T = TypeVar("T")
 

@@ -61,7 +61,7 @@ async def opened() -> AsyncIterator[Callable[..., EngineClient]]:
         await client.stop(5.0)
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never came true"

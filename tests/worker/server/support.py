@@ -65,7 +65,7 @@ TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 _numbers = itertools.count(1)
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
     """Returns once the condition holds; fails after `timeout_s`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
@@ -99,7 +99,7 @@ class RunningWorker:
     def metrics_text(self) -> str:
         return generate_latest(self.telemetry.registry).decode()
 
-    async def kv_is_free(self, timeout_s: float = 2.0) -> None:
+    async def kv_is_free(self, timeout_s: float = 20.0) -> None:
         """Returns once nothing runs and every block is free or cached."""
         engine = self.worker.engine
         await eventually(
@@ -274,11 +274,11 @@ class Gateway:
     def answer(self, key: tuple[str, int]) -> Answer:
         return self.answers.setdefault(key, Answer())
 
-    async def until(self, condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout_s: float = 20.0) -> None:
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(condition)
 
-    async def ended_answer(self, key: tuple[str, int], timeout_s: float = 5.0) -> Answer:
+    async def ended_answer(self, key: tuple[str, int], timeout_s: float = 20.0) -> Answer:
         await self.until(lambda: self.answer(key).terminals, timeout_s)
         return self.answer(key)
 
