@@ -8,6 +8,7 @@ import pytest
 from tests.ratelimiter.builders import bucket, command, exact, lease, record_of
 from tests.ratelimiter.valkey import ValkeyCluster
 from weir_core.errors import Reason, WeirError
+from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.limit import Limit, Resource
 from weir_ratelimiter.domain.reservation import State
@@ -99,6 +100,17 @@ async def test_a_refusal_names_the_limits_of_both_places(store: ClusterStore) ->
         "tenant:acme/tpm",
         "model:m/tpm",
     }
+
+
+async def test_shared_limits_are_adjusted_once_and_the_ledger_is_told(store: ClusterStore) -> None:
+    limits = limits_of("acme")
+    await store.reserve(command("r1", limits, subject=subject("acme")))
+    for limit in (limits[0], limits[2]):
+        adjustment = Adjustment(limit.key, subject("acme"), limit, 5, "goodwill")
+        assert (await store.adjust(adjustment)).state.remaining == 975
+        assert (await store.adjust(adjustment)).replayed
+    events = [entry.event for entry in await store.outbox(10)]
+    assert {event.limit_id for event in events} == {"cluster/tpm", "tenant:acme/tpm"}
 
 
 async def test_many_at_once_over_all_nodes_never_pass_a_shared_limit(

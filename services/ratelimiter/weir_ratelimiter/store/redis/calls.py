@@ -233,10 +233,9 @@ def seed(hash_key: str, moves: Sequence[WindowMove]) -> Call:
     return Call(scripts.SEED, (hash_key,), (_pack(arguments),))
 
 
-def adjust(adjustment: Adjustment, remember_ms: int, moment: Moment) -> Call:
-    """Adjust one limit."""
-    limit = adjustment.limit
-    tenant_id = place_of(adjustment)
+def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment) -> Call:
+    """Adjust one limit; that it was is written down in the place of the tenant `place`."""
+    limit, tenant_id = adjustment.limit, adjustment.subject.tenant_id
     window = _window_id(limit, moment.now_ms)
     arguments = (
         moment.override_ms,
@@ -251,16 +250,10 @@ def adjust(adjustment: Adjustment, remember_ms: int, moment: Moment) -> Call:
     )
     keys = (
         keyspace.hash_of(tenant_id, limit.key),
-        keyspace.grant_key(tenant_id, adjustment.subject.tenant_id, adjustment.id),
-        keyspace.outbox_key(keyspace.shard_of(tenant_id)),
+        keyspace.grant_key(place, tenant_id, adjustment.id),
+        keyspace.outbox_key(keyspace.shard_of(place)),
     )
     return Call(scripts.ADJUST, keys, (_pack(arguments), _pack(event_of(adjustment, 0))))
-
-
-def place_of(adjustment: Adjustment) -> str:
-    """The tenant with whom an adjustment is written down; nobody's for a shared limit."""
-    is_shared = keyspace.is_shared(adjustment.limit.key)
-    return keyspace.NOBODY if is_shared else adjustment.subject.tenant_id
 
 
 def _end(

@@ -41,7 +41,13 @@ from weir_ratelimiter.store.redis.calls import Call, Memory
 from weir_ratelimiter.store.redis.checks import check_server, epoch_of
 from weir_ratelimiter.store.redis.expiry import ExpirySets
 from weir_ratelimiter.store.redis.fields import Fields
-from weir_ratelimiter.store.redis.keyspace import hash_of, reservation_key, shard_of
+from weir_ratelimiter.store.redis.keyspace import (
+    NOBODY,
+    hash_of,
+    is_shared,
+    reservation_key,
+    shard_of,
+)
 from weir_ratelimiter.store.redis.levels import ReadLevels
 from weir_ratelimiter.store.redis.moment import Moment, ServerTime
 from weir_ratelimiter.store.redis.outbox import Outbox
@@ -266,9 +272,12 @@ class RedisStore:
     async def adjust(self, adjustment: Adjustment) -> Adjusted:
         """See `Store`."""
         limit, tenant_id = adjustment.limit, adjustment.subject.tenant_id
+        # On a cluster a script writes where the limit is, and nowhere else.
+        is_apart = self._server.is_cluster and is_shared(limit.key)
+        place = NOBODY if is_apart else tenant_id
 
         def call(moment: Moment) -> Call:
-            return calls.adjust(adjustment, self._options.remember_ms, moment)
+            return calls.adjust(adjustment, place, self._options.remember_ms, moment)
 
         status, now_ms, *rest = await self._at_this_moment(call)
         levels = _levels(calls.question(tenant_id, [limit], now_ms), rest[-1:])
@@ -278,7 +287,7 @@ class RedisStore:
             # Raises: the script asks what the domain asks.
             adjusted_levels(adjustment, levels, now_ms)
         else:
-            self._shards.has_event(shard_of(calls.place_of(adjustment)), now_ms)
+            self._shards.has_event(shard_of(place), now_ms)
         state = limit_state(limit, levels, levels.held(limit.key), now_ms)
         return Adjusted(state, replayed=status == b"known")
 

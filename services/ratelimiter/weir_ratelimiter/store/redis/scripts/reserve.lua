@@ -11,27 +11,27 @@ if now < not_before or now >= not_after then
   return { 'moment', now }
 end
 
--- Whether an earlier reservation lost a place. Its limits may be others than those of now: then
--- only the lease sets that both have can be asked.
-local function has_lost(r)
-  local sets, set = {}, FIRST_LEASE_SET - 1
-  for i = 1, count do
-    if kinds[i] == LEASE then
-      set = set + 1
-      sets[fields[i]] = KEYS[set]
-    end
-  end
-  for _, name in ipairs(unpack_all(r.names)) do
-    local key = sets['l:' .. name[1]]
-    if name[2] == LEASE and key and not call('ZSCORE', key, holder_of(id, r.acquired)) then
-      return true
-    end
-  end
-  return false
-end
-
 local stored = call('GET', KEYS[2])
 if stored then
+  -- Whether an earlier reservation lost a place. Its limits may be others than those of now: then
+  -- only the lease sets that both have can be asked.
+  local function has_lost(r)
+    local sets, set = {}, FIRST_LEASE_SET - 1
+    for i = 1, count do
+      if kinds[i] == LEASE then
+        set = set + 1
+        sets[fields[i]] = KEYS[set]
+      end
+    end
+    for _, name in ipairs(unpack_all(r.names)) do
+      local key = sets['l:' .. name[1]]
+      if name[2] == LEASE and key and not call('ZSCORE', key, holder_of(id, r.acquired)) then
+        return true
+      end
+    end
+    return false
+  end
+
   local r = read_reservation(stored)
   local lapsed = r.state == RESERVED and (now >= r.expires or has_lost(r))
   return { 'known', now, stored, lapsed and 1 or 0 }
@@ -77,51 +77,49 @@ for i = 1, count do
   end
 end
 
--- Buckets whose moment is so far ahead that they count from `now`: that lasts if written down.
-local function restarted()
-  local restarts = {}
-  for i = 1, count do
-    if kinds[i] == BUCKET and values[i] then
-      local _, _, at, _, _, period = unpack_all(values[i])
-      if at - now > period then
-        local level, parts, moment, held =
-          bucket_at(values[i], capacities[i], refills[i], periods[i], now)
-        restarts[i] = pack(level, parts, moment, capacities[i], refills[i], periods[i], held)
-      end
-    end
-  end
-  return restarts
-end
-
 if not is_seeded then
   return { 'unseeded', now, seen(values, kinds, now) }
 end
 if refused or dry_run == 1 then
   if refused and dry_run == 0 then
+    -- Buckets whose moment is so far ahead that they count from `now`: that lasts if written down.
+    local function restarted()
+      local restarts = {}
+      for i = 1, count do
+        if kinds[i] == BUCKET and values[i] then
+          local _, _, at, _, _, period = unpack_all(values[i])
+          if at - now > period then
+            local level, parts, moment, held =
+              bucket_at(values[i], capacities[i], refills[i], periods[i], now)
+            restarts[i] = pack(level, parts, moment, capacities[i], refills[i], periods[i], held)
+          end
+        end
+      end
+      return restarts
+    end
     write_fields(fields, own, restarted())
   end
   return { 'refused', now, seen(values, kinds, now) }
 end
 
--- Only what is held: not what nothing was asked of, nor what a shadow limit would have refused.
-local function held_only()
-  local kept_amounts, kept_names, asked = {}, {}, 0
-  local all_names = unpack_all(names)
-  for i = 1, count do
-    if amounts[i] ~= 0 then
-      asked = asked + 1
-    end
-    if amounts[i] > 0 then
-      kept_amounts[#kept_amounts + 1] = amounts[i]
-      kept_names[#kept_names + 1] = all_names[asked]
-    end
-  end
-  return kept_amounts, pack(kept_names)
-end
-
 local expires = now + ttl
 local held_amounts, held_names = amounts, names
 if #short > 0 or asks_all == 0 then
+  -- Only what is held: not what nothing was asked of, nor what a shadow limit would have refused.
+  local function held_only()
+    local kept_amounts, kept_names, asked = {}, {}, 0
+    local all_names = unpack_all(names)
+    for i = 1, count do
+      if amounts[i] ~= 0 then
+        asked = asked + 1
+      end
+      if amounts[i] > 0 then
+        kept_amounts[#kept_amounts + 1] = amounts[i]
+        kept_names[#kept_names + 1] = all_names[asked]
+      end
+    end
+    return kept_amounts, pack(kept_names)
+  end
   held_amounts, held_names = held_only()
 end
 local reservation = pack(RESERVED, now, now, expires, ttl, output, 0, 0, 0, 0, 0,
