@@ -76,7 +76,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     addresses: Sequence[str] = ()
     store: str = ""
-    store_timeout_s: float = 0.5
+    store_timeout_s: float = 1.5
     directory: bytes = b""
     give_up_s: float = 60.0
 
