@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.adjustment import Adjustment, check_repeated
 from weir_ratelimiter.domain.adjustment import adjust as adjusted_levels
@@ -132,31 +133,26 @@ class RedisStore:
         """See `Store`."""
         backlog = self._shards.events
         is_full = backlog >= self._options.most_events
+        is_dry = dry_run or is_full
 
-        def call(moment: Moment) -> Call:
-            fields = calls.demanded(command, moment.now_ms)
+        def asked(moment: Moment) -> Fields:
+            return calls.demanded(command, moment.now_ms)
+
+        def call(fields: Fields, moment: Moment) -> Call:
             remember_ms = self._options.remember_ms
-            return calls.reserve(command, fields, remember_ms, moment, dry_run=dry_run or is_full)
+            return calls.reserve(command, fields, remember_ms, moment, dry_run=is_dry)
 
-        status, now_ms, *rest = await self._at_this_moment(call)
+        (status, now_ms, *rest), fields = await self._at_this_moment(asked, call)
         if status == b"known":
             return _replayed(command, *rest)
-        fields = calls.demanded(command, now_ms)
+        if status == b"reserved":
+            return self._admitted(command, fields, now_ms, *rest)
+        evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
         if status == b"unseeded":
-            evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
             return Reserved(None, unseeded=evaluation.unseeded)
-        if status == b"refused":
-            evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
-            if is_full and not dry_run and not evaluation.shortfalls:
-                raise outbox_full(backlog, self._options.most_events)
-            return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
-        value, short, values = rest
-        reservation = stored.reservation_from(value)
-        self._shards.holds_until(shard_of(command.subject.tenant_id), reservation.expires_ms)
-        levels = _levels(fields, values)
-        shadowed = _shadowed(command, fields, short, levels, now_ms)
-        states = [limit_state(x, levels, levels.held(x.key), now_ms) for x in command.limits]
-        return Reserved(reservation, (), shadowed, states=states)
+        if is_full and not dry_run and not evaluation.shortfalls:
+            raise outbox_full(backlog, self._options.most_events)
+        return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
 
     async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
         """See `Store`."""
@@ -261,12 +257,14 @@ class RedisStore:
     async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """See `Store`."""
 
-        def call(moment: Moment) -> Call:
-            asked = calls.question(tenant_id, limits, moment.now_ms)
-            return calls.look(tenant_id, limits, asked, moment)
+        def asked(moment: Moment) -> Fields:
+            return calls.question(tenant_id, limits, moment.now_ms)
 
-        _, now_ms, values = await self._at_this_moment(call)
-        levels = _levels(calls.question(tenant_id, limits, now_ms), values)
+        def call(fields: Fields, moment: Moment) -> Call:
+            return calls.look(tenant_id, limits, fields, moment)
+
+        (_, now_ms, values), fields = await self._at_this_moment(asked, call)
+        levels = _levels(fields, values)
         return [limit_state(limit, levels, levels.held(limit.key), now_ms) for limit in limits]
 
     async def adjust(self, adjustment: Adjustment) -> Adjusted:
@@ -276,11 +274,14 @@ class RedisStore:
         is_apart = self._server.is_cluster and is_shared(limit.key)
         place = NOBODY if is_apart else tenant_id
 
-        def call(moment: Moment) -> Call:
+        def asked(moment: Moment) -> Fields:
+            return calls.question(tenant_id, [limit], moment.now_ms)
+
+        def call(_: Fields, moment: Moment) -> Call:
             return calls.adjust(adjustment, place, self._options.remember_ms, moment)
 
-        status, now_ms, *rest = await self._at_this_moment(call)
-        levels = _levels(calls.question(tenant_id, [limit], now_ms), rest[-1:])
+        (status, now_ms, *rest), fields = await self._at_this_moment(asked, call)
+        levels = _levels(fields, rest[-1:])
         if status == b"known":
             check_repeated(adjustment, stored.grant_from(rest[0]))
         elif status == b"bounds":
@@ -329,18 +330,47 @@ class RedisStore:
             fields = Fields.of(record.subject.tenant_id, record.entries)
             reply = await self._run(call(record, fields, self._time.moment()))
             if reply[0] != b"other":
-                break
+                return reply, fields
             entries = stored.reservation_from(reply[2]).entries
             record = msgspec.structs.replace(record, entries=entries)
-        return reply, fields
+        raise self._unsettled("the reservation changes its limits all the time")
 
-    async def _at_this_moment(self, call: Callable[[Moment], Call]) -> Reply:
-        """Answer to a call that needs to know the windows of its moment."""
+    async def _at_this_moment(
+        self,
+        asked: Callable[[Moment], Fields],
+        call: Callable[[Fields, Moment], Call],
+    ) -> tuple[Reply, Fields]:
+        """Answer to a call that needs to know the windows of its moment, and its fields."""
         for _ in range(_TRIES):
-            reply = await self._run(call(self._time.moment()))
+            moment = self._time.moment()
+            fields = asked(moment)
+            reply = await self._run(call(fields, moment))
             if reply[0] != b"moment":
-                break
-        return reply
+                return reply, fields
+        raise self._unsettled("its clock does not keep step")
+
+    def _admitted(
+        self,
+        command: ReserveCommand,
+        fields: Fields,
+        now_ms: int,
+        value: bytes,
+        short: Sequence[int],
+        values: Sequence[bytes | None],
+    ) -> Reserved:
+        reservation = stored.reservation_from(value)
+        self._shards.holds_until(shard_of(command.subject.tenant_id), reservation.expires_ms)
+        levels = _levels(fields, values)
+        shadowed = _shadowed(command, fields, short, levels, now_ms)
+        states = [limit_state(x, levels, levels.held(x.key), now_ms) for x in command.limits]
+        return Reserved(reservation, (), shadowed, states=states)
+
+    def _unsettled(self, why: str) -> WeirError:
+        return WeirError(
+            Reason.LIMITER_UNAVAILABLE,
+            f"Redis at {self._server.address} cannot decide: {why}",
+            retry_after_s=1.0,
+        )
 
     async def _shorten(self, moment: Moment) -> None:
         """After the clock went back, see that no lease lasts longer than it was given for."""
