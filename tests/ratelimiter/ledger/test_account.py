@@ -1,106 +1,30 @@
 """Account and ledger together: after any history both say the same, and each heals the other."""
 
+import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from tests.ratelimiter.account import OK, Account, directory, limit
-from tests.ratelimiter.ledger.support import SECRET
+from tests.ratelimiter.account import OK, directory
+from tests.ratelimiter.ledger.billed import (
+    BUDGETS,
+    SUBJECTS,
+    Billed,
+    billed,
+    budget,
+    snapshot,
+)
+from tests.ratelimiter.ledger.support import Book, open_book
 from tests.ratelimiter.valkey import Valkey
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.settlement import Report
-from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
-from weir_ratelimiter.ledger.ledger import Ledger
 from weir_ratelimiter.ledger.verification import differences
-from weir_ratelimiter.limiter import Limiter
-from weir_ratelimiter.metrics import LimiterMetrics
-from weir_ratelimiter.record import RecordSigner
-from weir_ratelimiter.store.memory_log import MemoryOptions
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
-
-CAPACITY = 10**12
-# Eight of the first subject below, six of the second, three of the third.
-BUDGETS = 17
-SUBJECTS = (
-    Subject("acme", "bob", "key1", "m", "1"),
-    Subject("acme", "bob", "key1", "n"),
-    Subject("other", "bob", "key2", "m"),
-)
-
-
-def budget(
-    limit_id: str, resource: pb.LimitResource.ValueType, window: str = "day", zone: str = ""
-) -> pb.Limit:
-    return limit(limit_id, pb.LIMIT_KIND_WINDOW, resource, CAPACITY, window=window, time_zone=zone)
-
-
-def snapshot() -> pb.Snapshot:
-    narrowed = budget("narrowed", pb.LIMIT_RESOURCE_COST, "month", "America/St_Johns")
-    narrowed.model = "m"
-    made = directory(
-        budget("tokens", pb.LIMIT_RESOURCE_TOKENS, zone="Asia/Kolkata"),
-        budget("requests", pb.LIMIT_RESOURCE_REQUESTS),
-        budget("money", pb.LIMIT_RESOURCE_COST, "month"),
-        narrowed,
-        user=[budget("input", pb.LIMIT_RESOURCE_INPUT_TOKENS, zone="Asia/Kathmandu")],
-        key=[budget("output", pb.LIMIT_RESOURCE_OUTPUT_TOKENS)],
-        model=[budget("of_model", pb.LIMIT_RESOURCE_TOKENS, "month")],
-        cluster=[budget("all", pb.LIMIT_RESOURCE_COST)],
-    )
-    made.models[0].price.CopyFrom(
-        pb.Price(input_nanos=150, cached_input_nanos=75, output_nanos=600)
-    )
-    return made
-
-
-class Billed(Account):
-    """An account with a ledger behind it."""
-
-    def __init__(self, path: Path, url: str) -> None:
-        self._url = url
-        super().__init__(path, MemoryOptions())
-
-    async def move_to(self, valkey: Valkey) -> None:
-        """Keep the account in Redis from now on."""
-        await self.store.close()
-        await self.ledger.database.close()
-        options = RedisOptions(timeout_s=10)
-        self.store = await RedisStore.open(  # type: ignore[assignment]
-            valkey.url, options, forced_ms=self.now_ms
-        )
-        self.limiter = self._limiter()
-        await self.use(snapshot())
-
-    def _limiter(self) -> Limiter:
-        self.registry = CollectorRegistry()
-        self.ledger = Ledger(self._url, SECRET, self.store, self.registry, self.now_ms)
-        return Limiter(
-            self.store,
-            RecordSigner(b"secret"),
-            now_ms=self.now_ms,
-            default_ttl_ms=30_000,
-            metrics=LimiterMetrics(self.registry),
-            budgets=self.ledger.budgets,
-        )
-
-
-@asynccontextmanager
-async def billed(path: Path, url: str) -> AsyncIterator[Billed]:
-    opened = Billed(path, url)
-    try:
-        await opened.use(snapshot())
-        yield opened
-    finally:
-        await opened.ledger.database.close()
-        await opened.store.close()
 
 
 class History:
@@ -269,3 +193,52 @@ async def test_a_budget_of_an_unreadable_ledger_admits_nothing(tmp_path: Path) -
         admission = await account.reserve("s")
         await account.settle(admission.record, 10, 5)
         assert (await account.store.backlog()).events == 1
+
+
+async def test_kill_9_at_any_moment_loses_and_doubles_no_charge(tmp_path: Path) -> None:
+    await _kill_often(tmp_path, f"sqlite:///{tmp_path}/ledger.sqlite", 2)
+
+
+@pytest.mark.soak
+async def test_50_kills_lose_and_double_no_charge(tmp_path: Path, ledger_url: str) -> None:
+    await _kill_often(tmp_path, ledger_url, 25)
+
+
+async def _kill_often(tmp_path: Path, ledger_url: str, kills: int) -> None:
+    journal = tmp_path / "journal"
+    settled: set[str] = set()
+    for number in range(kills):
+        settled |= await _killed(journal, ledger_url, number)
+    async with billed(journal, ledger_url) as account:
+        await account.ledger.pump.flush()
+    async with open_book(ledger_url) as book:
+        charged = await _charged(book)
+        assert len(charged) == len(set(charged))
+        # A settlement whose answer the kill has cut off is charged, too.
+        assert settled <= set(charged)
+        assert len(charged) <= len(settled) + kills
+        assert await differences(book.ledger.database) == []
+
+
+async def _killed(journal: Path, url: str, number: int) -> set[str]:
+    """Settle in a process of its own, kill -9 it after a while; returns what was answered."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.ratelimiter.ledger.busy", str(journal), url, str(number * 10**6)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    answered: list[bytes] = []
+    try:
+        async with asyncio.timeout(60):
+            while len(answered) < random.Random(number).randint(50, 400):
+                answered.append(await process.stdout.readline())
+    finally:
+        process.kill()
+    answered += (await process.stdout.read()).splitlines(keepends=True)
+    await process.wait()
+    return {line.decode().strip() for line in answered if line.endswith(b"\n")}
+
+
+async def _charged(book: Book) -> list[str]:
+    return [row.request_id for row in await book.rows() if row.kind == 1]
