@@ -1,7 +1,6 @@
 """The token account: turns questions of callers into decisions of the store."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -11,24 +10,20 @@ from weir_core.errors.refusal import LIMITER_MODE
 from weir_ratelimiter.ask import Ask
 from weir_ratelimiter.budget_source import BudgetSource, NoLedger
 from weir_ratelimiter.directory.book import LimitBook
-from weir_ratelimiter.directory.limits import context_window
-from weir_ratelimiter.directory.resolution import Resolution
 from weir_ratelimiter.domain.adjustment import Adjustment
-from weir_ratelimiter.domain.admission import ReserveCommand, static_shortfalls
-from weir_ratelimiter.domain.demand import Amounts
 from weir_ratelimiter.domain.extension import Extension
-from weir_ratelimiter.domain.limit import Kind, Limit
-from weir_ratelimiter.domain.output_history import OutputHistory
+from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.refusal import refused_for_ever, refused_for_now
 from weir_ratelimiter.domain.reservation import Reservation
 from weir_ratelimiter.domain.retry_hint import spread
 from weir_ratelimiter.domain.settlement import Report
-from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality
+from weir_ratelimiter.estimate import OutputEstimate
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.record import Record, RecordSigner
-from weir_ratelimiter.seeding import Seeder, unseeded
+from weir_ratelimiter.reserve_command import command_of, never_fits
+from weir_ratelimiter.seeded_store import SeededStore
 from weir_ratelimiter.store.base import (
     Adjusted,
     Ended,
@@ -38,7 +33,6 @@ from weir_ratelimiter.store.base import (
     Store,
 )
 
-_LEAST_ESTIMATE = 16
 _SWEPT_AT_ONCE = 100
 
 
@@ -87,14 +81,14 @@ class Limiter:
         degraded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
-        self._seeder = Seeder(store, budgets or NoLedger())
+        self._seeded = SeededStore(store, budgets or NoLedger())
         self._signer = signer
         self._now_ms = now_ms
         self._default_ttl_ms = default_ttl_ms
         self._metrics = metrics
         self._degraded = degraded
         self._book: LimitBook | None = None
-        self._history = OutputHistory()
+        self._estimate = OutputEstimate()
 
     @property
     def book(self) -> LimitBook:
@@ -131,15 +125,15 @@ class Limiter:
         """
         ask.checked()
         resolution = self.book.resolve(ask.subject)
-        output = self._output_to_reserve(ask, resolution)
+        output = self._estimate.of(ask, resolution)
         amounts = ask.amounts(output, resolution.price)
-        never = _never_fits(ask, resolution, amounts)
+        never = never_fits(ask, resolution, amounts)
         # A retry of what was admitted before its limits were cut gets its reservation.
         if never and await self._store.find(ask.subject.tenant_id, ask.id) is None:
             self._metrics.refused(ask.subject, never)
             raise refused_for_ever(never, self._now_ms())
-        command = self._command(ask, resolution, output, amounts)
-        reserved = await self._decide(command, dry_run=dry_run)
+        command = command_of(ask, resolution, output, amounts, self._default_ttl_ms)
+        reserved = await self._seeded.reserve(command, dry_run=dry_run)
         self._count(ask, reserved, dry_run=dry_run)
         if reserved.shortfalls:
             raise self._refusal(ask, reserved)
@@ -187,8 +181,7 @@ class Limiter:
         limits = self.book.resolve_for_ending(known.subject).by_key
         ended = await self._store.settle(known, report, limits)
         if report.quality is Quality.EXACT and report.usage is not None and not ended.already:
-            subject = known.subject
-            self._history.observe(subject.tenant_id, subject.model, report.usage.completion_tokens)
+            self._estimate.observe(known.subject, report.usage.completion_tokens)
         self._metrics.ended("settle", ended)
         return ended
 
@@ -216,7 +209,7 @@ class Limiter:
     async def states(self, subject: Subject) -> Sequence[LimitState]:
         """Where every limit of a subject stands, contexts last; its model may be empty."""
         resolution = self.book.resolve_for_ending(subject)
-        counted = await self._seeded_states(subject.tenant_id, resolution.counted)
+        counted = await self._seeded.states(subject.tenant_id, resolution.counted)
         contexts = [entry for entry in resolution.limits if entry.kind is Kind.CONTEXT]
         return [*counted, *(LimitState(entry, entry.capacity, 0, 0) for entry in contexts)]
 
@@ -260,47 +253,13 @@ class Limiter:
             )
         if limit.kind is Kind.LEASE:
             raise InvalidField("limit_id", limit_id, "a bucket or a window")
-        (state,) = await self._store.states(subject.tenant_id, [limit])
-        if state.unseeded is not None:
-            await self._seeder.seed(subject.tenant_id, [(limit, state.unseeded)])
-        return await self._store.adjust(Adjustment(adjustment_id, subject, limit, units, note))
-
-    async def _decide(self, command: ReserveCommand, *, dry_run: bool) -> Reserved:
-        reserved = await self._store.reserve(command, dry_run=dry_run)
-        # A second round is for a window that begins while the first is seeded.
-        for _ in range(2):
-            if not reserved.unseeded:
-                break
-            await self._seeder.seed(command.subject.tenant_id, reserved.unseeded)
-            reserved = await self._store.reserve(command, dry_run=dry_run)
-        for limit, window in reserved.unseeded:
-            raise unseeded(limit, window)
-        return reserved
-
-    async def _seeded_states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
-        """States; a window whose use cannot be read stays unseeded."""
-        states = await self._store.states(tenant_id, limits)
-        unknown = [(s.limit, s.unseeded) for s in states if s.unseeded is not None]
-        if not unknown:
-            return states
-        with contextlib.suppress(WeirError):
-            await self._seeder.seed(tenant_id, unknown)
-        return await self._store.states(tenant_id, limits)
+        return await self._seeded.adjust(Adjustment(adjustment_id, subject, limit, units, note))
 
     async def _expire(self, reservation: Reservation, book: LimitBook) -> None:
         limits = book.resolve_for_ending(reservation.subject).by_key
         ended = await self._store.expire(reservation, limits)
         if ended is not None:
             self._metrics.ended("expire", Ended(ended))
-
-    def _output_to_reserve(self, ask: Ask, resolution: Resolution) -> int:
-        if ask.at_once or not resolution.estimate:
-            return ask.max_new_tokens
-        subject = ask.subject
-        likely = self._history.likely_output(subject.tenant_id, subject.model)
-        wanted = ask.max_new_tokens if likely is None else max(likely, _LEAST_ESTIMATE)
-        room = resolution.most_output(ask.prompt_tokens)
-        return max(1, min(ask.max_new_tokens, wanted if room is None else min(wanted, room)))
 
     def _refusal(self, ask: Ask, reserved: Reserved) -> LimitExceeded:
         refused = refused_for_now(reserved.shortfalls, self._now_ms())
@@ -310,25 +269,6 @@ class Limiter:
             refused.metadata[LIMITER_MODE] = "degraded"
         return refused
 
-    def _command(
-        self, ask: Ask, resolution: Resolution, output: int, amounts: Amounts
-    ) -> ReserveCommand:
-        return ReserveCommand(
-            id=ask.id,
-            request_id=ask.request_id,
-            subject=ask.subject,
-            fingerprint=ask.fingerprint,
-            limits=resolution.counted,
-            amounts=amounts,
-            prompt_tokens=ask.prompt_tokens,
-            output_tokens=output,
-            max_new_tokens=ask.max_new_tokens,
-            ttl_ms=self._default_ttl_ms if ask.ttl_ms is None else ask.ttl_ms,
-            price_version=resolution.version,
-            price=resolution.price,
-            requests=ask.requests,
-        )
-
     def _count(self, ask: Ask, reserved: Reserved, *, dry_run: bool) -> None:
         if dry_run:
             return
@@ -337,14 +277,6 @@ class Limiter:
             self._metrics.refused(ask.subject, reserved.shortfalls)
         elif not reserved.replayed:
             self._metrics.admitted()
-
-
-def _never_fits(ask: Ask, resolution: Resolution, amounts: Amounts) -> list[Shortfall]:
-    limits = resolution.limits
-    if ask.model_context_tokens:
-        window = context_window(ask.subject.model, ask.model_context_tokens)
-        limits = (window, *limits)
-    return static_shortfalls(limits, amounts)
 
 
 def _closed(book: LimitBook, subject: Subject) -> WeirError | None:

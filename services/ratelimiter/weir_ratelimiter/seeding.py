@@ -39,8 +39,14 @@ class Seeder:
         task = self._running.get(name)
         if task is None:
             task = self._running[name] = asyncio.create_task(self._seed(tenant_id, limit, window))
-            task.add_done_callback(lambda _: self._running.pop(name, None))
+            task.add_done_callback(lambda done: self._forget(name, done))
         return task
+
+    def _forget(self, name: tuple[str, str], done: asyncio.Task[None]) -> None:
+        del self._running[name]
+        if not done.cancelled():
+            # Whoever waited has it; when all have left, nobody is to be told of it.
+            done.exception()
 
     async def _seed(self, tenant_id: str, limit: Limit, window: Window) -> None:
         used = await self._used(limit, window)
