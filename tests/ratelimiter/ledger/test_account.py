@@ -228,10 +228,10 @@ async def _killed(journal: Path, url: str, number: int) -> set[str]:
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout
-    answered: list[bytes] = []
+    wanted, answered = random.Random(number).randint(50, 400), list[bytes]()
     try:
         async with asyncio.timeout(60):
-            while len(answered) < random.Random(number).randint(50, 400):
+            while len(answered) < wanted:
                 answered.append(await process.stdout.readline())
     finally:
         process.kill()
