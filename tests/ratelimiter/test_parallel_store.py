@@ -38,7 +38,9 @@ Fault = Callable[[Valkey, LossyProxy], Awaitable[None]]
 
 
 async def killed_and_restarted(server: Valkey, proxy: LossyProxy) -> None:
-    await asyncio.to_thread(server.restart)
+    server.kill()
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(server.start)
 
 
 async def scripts_flushed(server: Valkey, proxy: LossyProxy) -> None:
@@ -97,7 +99,6 @@ async def _race(
         async with _looked_at(server) as store:
             await _everything_is_exact(store, contests, report)
     assert happened == len(faults), "the clients were done before everything had happened"
-    assert report.repeated > 0
 
 
 async def _let_happen(
