@@ -1,5 +1,6 @@
 """Budgets by day and month: hold, then charge, to the window in which it was reserved."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.ratelimiter.account import ACME, OK, Account, account, budget, direct
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_core.errors.openai import to_http
+from weir_ratelimiter import seeding
 from weir_ratelimiter.domain.calendar import Window
 from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.domain.settlement import Report
@@ -258,6 +260,7 @@ class Ledger:
 
     async def used(self, limit: Limit, window: Window) -> int:
         self.asked.append((limit.key, window.id))
+        await asyncio.sleep(0)
         if self.broken:
             raise WeirError(Reason.LIMITER_UNAVAILABLE, "the ledger is away")
         return self.known
@@ -316,6 +319,30 @@ async def test_budgets_fail_closed_while_the_ledger_cannot_be_read(tmp_path: Pat
         assert state.unseeded is not None
         ledger.broken = False
         await acct.reserve()
+
+
+async def test_a_ledger_that_hangs_is_waited_for_in_vain_and_in_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hanging:
+        async def used(self, limit: Limit, window: Window) -> int:
+            await asyncio.Event().wait()
+            return 0
+
+    monkeypatch.setattr(seeding, "_DEADLINE_S", 0.01)
+    async with account(tmp_path, directory(daily(100)), budgets=Hanging()) as acct:
+        asked = [acct.reserve(f"r{number}") for number in range(8)]
+        refused = await asyncio.gather(*asked, return_exceptions=True)
+        assert {getattr(one, "reason", None) for one in refused} == {Reason.LIMITER_UNAVAILABLE}
+
+
+async def test_many_who_begin_a_window_ask_the_ledger_once(tmp_path: Path) -> None:
+    ledger = Ledger(40)
+    async with account(tmp_path, directory(daily(100)), budgets=ledger) as acct:
+        asked = [acct.reserve(f"r{number}", prompt=5, output=5) for number in range(16)]
+        got = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(one, LimitExceeded) for one in got) == 10
+        assert ledger.asked == [(DAILY, "2023-11-14")]
 
 
 async def test_a_shadow_budget_does_not_wait_for_the_ledger(tmp_path: Path) -> None:
