@@ -162,7 +162,7 @@ async def test_a_lost_node_is_told(store: ClusterStore, valkey_cluster: ValkeyCl
         place = client.execute_command("CLUSTER KEYSLOT", SHARED_HASH)
     assert isinstance(place, int)
     node = valkey_cluster.nodes[min(2, place * 3 // 16_384)]
-    impatient = await ClusterStore.open(valkey_cluster.url, RedisOptions(timeout_s=0.1))
+    impatient = await ClusterStore.open(valkey_cluster.url, RedisOptions(timeout_s=1))
     node.pause()
     try:
         with pytest.raises(WeirError) as caught:

@@ -1,4 +1,4 @@
-"""Arguments of the scripts: everything that can be known before the levels are."""
+"""Calls about limits: everything that can be known before their levels are."""
 
 from collections.abc import Sequence
 
@@ -9,42 +9,16 @@ from weir_ratelimiter.domain.adjustment import Adjustment, event_of
 from weir_ratelimiter.domain.admission import Evaluation, ReserveCommand, admit
 from weir_ratelimiter.domain.calendar import Window
 from weir_ratelimiter.domain.change import WindowMove
-from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Entry, Reservation
-from weir_ratelimiter.domain.settlement import Report
-from weir_ratelimiter.domain.usage import Usage
-from weir_ratelimiter.record import Record
-from weir_ratelimiter.store.base import Limits
 from weir_ratelimiter.store.redis import keyspace, scripts
+from weir_ratelimiter.store.redis.call import Call, keys_of
 from weir_ratelimiter.store.redis.fields import Fields, field_of, shapes
 from weir_ratelimiter.store.redis.moment import Moment
-from weir_ratelimiter.store.redis.scripts import Script
 from weir_ratelimiter.store.redis.stored import template_of
 
 _UNDECIDED = Evaluation((), (), (), (), (), ())
-_SETTLE, _REFUND, _EXPIRE = 1, 2, 3
 _pack = msgspec.msgpack.Encoder().encode
-
-
-class Call(msgspec.Struct, frozen=True, gc=False):
-    """One run of one script."""
-
-    script: Script
-    keys: tuple[str, ...]
-    arguments: tuple[bytes, ...]
-
-
-class Memory(msgspec.Struct, frozen=True, gc=False):
-    """What a store knows of reservations that the server does not.
-
-    Attributes:
-        epoch: id of the server's state.
-        remember_ms: how long the end of a reservation is remembered.
-    """
-
-    epoch: str
-    remember_ms: int
 
 
 def question(tenant_id: str, limits: Sequence[Limit], now_ms: int) -> Fields:
@@ -83,7 +57,7 @@ def reserve(
         int(all(fields.amounts)),
         remember_ms,
     )
-    keys = _keys(command.subject.tenant_id, command.id, fields)
+    keys = keys_of(command.subject.tenant_id, command.id, fields)
     template = template_of(admit(command, _UNDECIDED, 0))
     names = fields.names_of_asked
     return Call(scripts.RESERVE, keys, (_pack(arguments), template, names))
@@ -114,84 +88,6 @@ def _needed(fields: Fields, limits: Sequence[Limit]) -> list[int]:
     ]
 
 
-def settle(
-    record: Record, report: Report, fields: Fields, limits: Limits, memory: Memory, moment: Moment
-) -> Call:
-    """Settle."""
-    usage = report.usage or Usage()
-    told = (
-        int(report.usage is not None),
-        usage.prompt_tokens,
-        usage.cached_prompt_tokens,
-        usage.completion_tokens,
-        int(report.quality),
-        report.outcome,
-    )
-    return _end(_SETTLE, record, told, report.lifecycle, fields, limits, memory, moment)
-
-
-def refund(
-    record: Record,
-    outcome: int,
-    lifecycle: bytes,
-    fields: Fields,
-    limits: Limits,
-    memory: Memory,
-    moment: Moment,
-) -> Call:
-    """Refund."""
-    told = (0, 0, 0, 0, 0, outcome)
-    return _end(_REFUND, record, told, lifecycle, fields, limits, memory, moment)
-
-
-def expire(record: Record, fields: Fields, limits: Limits, memory: Memory, moment: Moment) -> Call:
-    """The sweep of one reservation."""
-    return _end(_EXPIRE, record, (0, 0, 0, 0, 0, 0), b"", fields, limits, memory, moment)
-
-
-def extend(
-    record: Record,
-    extension: Extension,
-    fields: Fields,
-    limits: Limits,
-    memory: Memory,
-    moment: Moment,
-) -> Call:
-    """Extend."""
-    present = fields.limits(limits)
-    progress = extension.progress
-    arguments = (
-        moment.override_ms,
-        record.id,
-        (
-            progress.prompt_tokens,
-            progress.cached_prompt_tokens,
-            progress.completion_tokens,
-            min(extension.additional_tokens, MAX_UNITS),
-            int(extension.dispatched),
-            int(extension.may_owe),
-            extension.ttl_ms or 0,
-            record.max_new_tokens,
-        ),
-        memory.remember_ms,
-        int(record.epoch == memory.epoch),
-        _from_record(record, fields),
-        record.price.output_nanos,
-        fields.own,
-        fields.fields,
-        fields.kinds,
-        fields.resources,
-        *shapes(present),
-        [0 if limit is None else limit.max_debt for limit in present],
-        [int(limit is not None and not limit.shadow) for limit in present],
-    )
-    keys = _keys(record.subject.tenant_id, record.id, fields)
-    template = template_of(record.rebuilt(0))
-    return Call(
-        scripts.EXTEND, keys, (_pack(arguments), template, fields.names, extension.lifecycle)
-    )
-
-
 def look(tenant_id: str, limits: Sequence[Limit], fields: Fields, moment: Moment) -> Call:
     """Where limits stand; `fields` are the `question`."""
     not_before, not_after = _span(limits, moment.now_ms)
@@ -203,7 +99,7 @@ def look(tenant_id: str, limits: Sequence[Limit], fields: Fields, moment: Moment
         fields.fields,
         fields.kinds,
     )
-    return Call(scripts.LOOK, _keys(tenant_id, "", fields), (_pack(arguments),))
+    return Call(scripts.LOOK, keys_of(tenant_id, "", fields), (_pack(arguments),))
 
 
 def shorten(reservation: Reservation, moment: Moment) -> Call:
@@ -218,13 +114,14 @@ def shorten(reservation: Reservation, moment: Moment) -> Call:
         fields.fields,
         fields.kinds,
     )
-    keys = _keys(tenant_id, reservation.id, fields)
+    keys = keys_of(tenant_id, reservation.id, fields)
     return Call(scripts.SHORTEN, keys, (_pack(arguments), fields.names))
 
 
-def seed(hash_key: str, moves: Sequence[WindowMove]) -> Call:
+def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment) -> Call:
     """Seed windows of one hash."""
     arguments = (
+        moment.override_ms,
         [field_of(move.key, Kind.WINDOW, move.window) for move in moves],
         [move.count.used for move in moves],
         [move.count.held for move in moves],
@@ -254,62 +151,6 @@ def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment)
         keyspace.outbox_key(keyspace.shard_of(place)),
     )
     return Call(scripts.ADJUST, keys, (_pack(arguments), _pack(event_of(adjustment, 0))))
-
-
-def _end(
-    mode: int,
-    record: Record,
-    told: tuple[int, ...],
-    lifecycle: bytes,
-    fields: Fields,
-    limits: Limits,
-    memory: Memory,
-    moment: Moment,
-) -> Call:
-    price = record.price
-    arguments = (
-        moment.override_ms,
-        mode,
-        record.id,
-        told,
-        memory.remember_ms,
-        int(record.epoch == memory.epoch),
-        _from_record(record, fields),
-        (price.input_nanos, price.cached_input_nanos, price.output_nanos),
-        fields.own,
-        fields.fields,
-        fields.kinds,
-        fields.resources,
-        *shapes(fields.limits(limits)),
-        int(record.subject.tenant_id != keyspace.NOBODY),
-    )
-    keys = _keys(record.subject.tenant_id, record.id, fields)
-    template = template_of(record.rebuilt(0))
-    return Call(scripts.END, keys, (_pack(arguments), template, fields.names, lifecycle))
-
-
-def _from_record(record: Record, fields: Fields) -> tuple[int | list[int], ...]:
-    return (
-        record.created_ms,
-        record.ttl_ms,
-        record.output_tokens,
-        record.prompt_tokens,
-        record.requests,
-        fields.amounts,
-    )
-
-
-def _keys(tenant_id: str, reservation_id: str, fields: Fields) -> tuple[str, ...]:
-    shard, tenant = keyspace.shard_of(tenant_id), keyspace.tenant_hash(tenant_id)
-    return (
-        tenant,
-        keyspace.reservation_key(tenant_id, reservation_id),
-        keyspace.expiry_key(shard),
-        keyspace.outbox_key(shard),
-        # A cluster takes no key of another slot, needed or not.
-        keyspace.SHARED_HASH if fields.own < len(fields.entries) else tenant,
-        *fields.lease_keys,
-    )
 
 
 def _window_id(limit: Limit, now_ms: int) -> str:

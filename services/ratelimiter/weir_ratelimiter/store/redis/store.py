@@ -11,7 +11,6 @@ from typing import Self
 
 import msgspec
 
-from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.adjustment import Adjustment, check_repeated
 from weir_ratelimiter.domain.adjustment import adjust as adjusted_levels
@@ -37,8 +36,9 @@ from weir_ratelimiter.store.base import (
 )
 from weir_ratelimiter.store.endings import forgotten, over
 from weir_ratelimiter.store.limit_state import limit_state
-from weir_ratelimiter.store.redis import calls, stored
-from weir_ratelimiter.store.redis.calls import Call, Memory
+from weir_ratelimiter.store.redis import calls, record_calls, stored
+from weir_ratelimiter.store.redis.asker import Asker
+from weir_ratelimiter.store.redis.call import Call
 from weir_ratelimiter.store.redis.checks import check_server, epoch_of
 from weir_ratelimiter.store.redis.expiry import ExpirySets
 from weir_ratelimiter.store.redis.fields import Fields
@@ -52,13 +52,11 @@ from weir_ratelimiter.store.redis.keyspace import (
 from weir_ratelimiter.store.redis.levels import ReadLevels
 from weir_ratelimiter.store.redis.moment import Moment, ServerTime
 from weir_ratelimiter.store.redis.outbox import Outbox
-from weir_ratelimiter.store.redis.server import RedisServer, Reply
+from weir_ratelimiter.store.redis.record_calls import Memory
+from weir_ratelimiter.store.redis.server import RedisServer
 from weir_ratelimiter.store.redis.shards import Shards
 
 _log = get_logger(__name__)
-
-_TRIES = 3
-"""Of a call whose window has ended, or whose reservation is of other limits than its record."""
 
 
 class RedisOptions(msgspec.Struct, frozen=True):
@@ -90,6 +88,7 @@ class RedisStore:
         self._options = options
         self._memory = Memory(epoch, options.remember_ms)
         self._time = server_time
+        self._asker = Asker(server, server_time)
         self._shards = Shards(server)
         self._expiry = ExpirySets(server, self._shards)
         self._outbox = Outbox(server, self._shards)
@@ -142,7 +141,7 @@ class RedisStore:
             remember_ms = self._options.remember_ms
             return calls.reserve(command, fields, remember_ms, moment, dry_run=is_dry)
 
-        (status, now_ms, *rest), fields = await self._at_this_moment(asked, call)
+        (status, now_ms, *rest), fields = await self._asker.at_this_moment(asked, call)
         if status == b"known":
             return _replayed(command, *rest)
         if status == b"reserved":
@@ -160,8 +159,7 @@ class RedisStore:
         for move in moves:
             by_hash.setdefault(hash_of(tenant_id, move.key), []).append(move)
         for key, some in by_hash.items():
-            call = calls.seed(key, some)
-            await self._server.run(call.script, call.keys, call.arguments)
+            await self._asker.run(calls.seed(key, some, self._time.moment()))
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits
@@ -169,9 +167,9 @@ class RedisStore:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return calls.extend(record, extension, fields, limits, self._memory, moment)
+            return record_calls.extend(record, extension, fields, limits, self._memory, moment)
 
-        (status, now_ms, *rest), fields = await self._of_record(record, call)
+        (status, now_ms, *rest), fields = await self._asker.of_record(record, call)
         if status == b"forgotten":
             raise forgotten(record)
         if status == b"over":
@@ -190,7 +188,7 @@ class RedisStore:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return calls.settle(record, report, fields, limits, self._memory, moment)
+            return record_calls.settle(record, report, fields, limits, self._memory, moment)
 
         ended = await self._end(record, call)
         if not ended.already:
@@ -203,7 +201,9 @@ class RedisStore:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return calls.refund(record, outcome, lifecycle, fields, limits, self._memory, moment)
+            return record_calls.refund(
+                record, outcome, lifecycle, fields, limits, self._memory, moment
+            )
 
         return await self._end(record, call)
 
@@ -212,9 +212,9 @@ class RedisStore:
         memory = Memory(self.epoch, remember_ms=0)
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return calls.refund(record, 0, b"", fields, limits, memory, moment)
+            return record_calls.refund(record, 0, b"", fields, limits, memory, moment)
 
-        await self._of_record(record, call)
+        await self._asker.of_record(record, call)
 
     async def lapsed(self, most: int) -> Sequence[Reservation]:
         """See `Store`."""
@@ -228,9 +228,11 @@ class RedisStore:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return calls.expire(record, fields, limits, self._memory, moment)
+            return record_calls.expire(record, fields, limits, self._memory, moment)
 
-        (status, now_ms, *rest), _ = await self._of_record(Record.of(reservation, self.epoch), call)
+        (status, now_ms, *rest), _ = await self._asker.of_record(
+            Record.of(reservation, self.epoch), call
+        )
         if status == b"kept":
             return None
         self._shards.has_event(shard_of(reservation.subject.tenant_id), now_ms)
@@ -263,7 +265,7 @@ class RedisStore:
         def call(fields: Fields, moment: Moment) -> Call:
             return calls.look(tenant_id, limits, fields, moment)
 
-        (_, now_ms, values), fields = await self._at_this_moment(asked, call)
+        (_, now_ms, values), fields = await self._asker.at_this_moment(asked, call)
         levels = _levels(fields, values)
         return [limit_state(limit, levels, levels.held(limit.key), now_ms) for limit in limits]
 
@@ -280,7 +282,7 @@ class RedisStore:
         def call(_: Fields, moment: Moment) -> Call:
             return calls.adjust(adjustment, place, self._options.remember_ms, moment)
 
-        (status, now_ms, *rest), fields = await self._at_this_moment(asked, call)
+        (status, now_ms, *rest), fields = await self._asker.at_this_moment(asked, call)
         levels = _levels(fields, rest[-1:])
         if status == b"known":
             check_repeated(adjustment, stored.grant_from(rest[0]))
@@ -311,43 +313,12 @@ class RedisStore:
         await self._server.close()
 
     async def _end(self, record: Record, call: Callable[[Record, Fields, Moment], Call]) -> Ended:
-        (status, now_ms, *rest), _ = await self._of_record(record, call)
+        (status, now_ms, *rest), _ = await self._asker.of_record(record, call)
         if status == b"forgotten":
             raise forgotten(record)
         if status == b"ended":
             self._shards.has_event(shard_of(record.subject.tenant_id), now_ms)
         return Ended(stored.reservation_from(rest[0]), already=status == b"known")
-
-    async def _of_record(
-        self, record: Record, call: Callable[[Record, Fields, Moment], Call]
-    ) -> tuple[Reply, Fields]:
-        """Answer to a call about a reservation, and the fields that it is about.
-
-        A record may name other limits than its reservation, if that was rebuilt from another
-        one; then the call is made again for the limits that it has.
-        """
-        for _ in range(_TRIES):
-            fields = Fields.of(record.subject.tenant_id, record.entries)
-            reply = await self._run(call(record, fields, self._time.moment()))
-            if reply[0] != b"other":
-                return reply, fields
-            entries = stored.reservation_from(reply[2]).entries
-            record = msgspec.structs.replace(record, entries=entries)
-        raise self._unsettled("the reservation changes its limits all the time")
-
-    async def _at_this_moment(
-        self,
-        asked: Callable[[Moment], Fields],
-        call: Callable[[Fields, Moment], Call],
-    ) -> tuple[Reply, Fields]:
-        """Answer to a call that needs to know the windows of its moment, and its fields."""
-        for _ in range(_TRIES):
-            moment = self._time.moment()
-            fields = asked(moment)
-            reply = await self._run(call(fields, moment))
-            if reply[0] != b"moment":
-                return reply, fields
-        raise self._unsettled("its clock does not keep step")
 
     def _admitted(
         self,
@@ -365,24 +336,12 @@ class RedisStore:
         states = [limit_state(x, levels, levels.held(x.key), now_ms) for x in command.limits]
         return Reserved(reservation, (), shadowed, states=states)
 
-    def _unsettled(self, why: str) -> WeirError:
-        return WeirError(
-            Reason.LIMITER_UNAVAILABLE,
-            f"Redis at {self._server.address} cannot decide: {why}",
-            retry_after_s=1.0,
-        )
-
     async def _shorten(self, moment: Moment) -> None:
         """After the clock went back, see that no lease lasts longer than it was given for."""
         for reservation in await self._expiry.after(moment.now_ms + LONGEST_TTL_MS):
-            await self._run(calls.shorten(reservation, moment))
+            await self._asker.run(calls.shorten(reservation, moment))
             shard = shard_of(reservation.subject.tenant_id)
             self._shards.holds_until(shard, moment.now_ms + reservation.ttl_ms)
-
-    async def _run(self, call: Call) -> Reply:
-        reply = await self._server.run(call.script, call.keys, call.arguments)
-        self._time.heard(reply[1])
-        return reply
 
     async def _watch_epoch(self) -> None:
         epoch = await epoch_of(self._server)

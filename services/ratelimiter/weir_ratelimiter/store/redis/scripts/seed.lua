@@ -1,6 +1,6 @@
 -- Seed: windows get the counts of the ledger where they are still unknown.
 
-local fields, used, held, prefixes = unpack(unpack_all(ARGV[1]))
+local override, fields, used, held, prefixes = unpack(unpack_all(ARGV[1]))
 local KEPT = 3
 
 -- Windows of a limit but the latest few: their field names sort by time.
@@ -22,4 +22,4 @@ for i = 1, #fields do
     forget_old(prefixes[i])
   end
 end
-return { 'seeded', 0 }
+return { 'seeded', clock(override) }
