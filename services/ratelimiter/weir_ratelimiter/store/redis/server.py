@@ -85,6 +85,11 @@ class RedisServer:
             raise unavailable(self.address, error) from error
         return answers
 
+    async def load(self, some: Sequence[Script]) -> None:
+        """Have a primary know scripts before they are run; a cluster learns them as it goes."""
+        if not self.is_cluster:
+            await self.ask([("SCRIPT", "LOAD", script.source) for script in some])
+
     async def infos(self, section: str) -> Sequence[Mapping[str, Any]]:
         """What every primary says of itself."""
         try:

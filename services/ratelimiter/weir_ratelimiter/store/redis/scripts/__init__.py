@@ -38,3 +38,5 @@ LOOK = Script.of("numbers", "layout", "leases", "views", "look")
 SHORTEN = Script.of("numbers", "layout", "leases", "repack", "shorten")
 SEED = Script.of("numbers", "seed")
 ADJUST = Script.of(*_BUCKETS, "layout", "adjust")
+
+DECISIONS = (RESERVE, EXTEND, END, LOOK)
