@@ -129,7 +129,7 @@ class TwinStore:
         return found
 
 
-async def _outcome(asked: Awaitable[T]) -> Any:
+async def _outcome(asked: Awaitable[T]) -> T | WeirError:
     try:
         return await asked
     except WeirError as error:
