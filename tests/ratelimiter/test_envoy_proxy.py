@@ -45,7 +45,8 @@ async def test_envoy_lets_through_what_the_limits_allow(tmp_path: Path) -> None:
             passed += 1
         assert passed >= 3
         assert answer.status_code == 429
-        assert answer.headers["retry-after"] == "1"
+        # A second, and up to a tenth more for each caller to come back at another time.
+        assert answer.headers["retry-after"] in ("1", "2")
         assert answer.headers["content-type"] == "application/json"
         assert answer.json()["error"]["code"] == "rate_limit_exceeded"
         # The bucket fills by one a second; a refusal costs nothing.
