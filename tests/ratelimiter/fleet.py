@@ -4,9 +4,13 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+import grpc
 import msgspec
 
-from tests.ratelimiter.race import Orders, Race, Report
+from tests.ratelimiter.process import LimiterProcess
+from tests.ratelimiter.race import Orders, Race, Report, Who
+from weir.common.v1.subject_pb2 import Subject
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import ReserveRequest
 
 PROCESSES, CLIENTS = 4, 16
 
@@ -46,6 +50,27 @@ async def run_fleet(
     ]
     async with asyncio.timeout(timeout_s):
         return _joined(await asyncio.gather(*map(_run_member, orders)))
+
+
+async def ready_for(process: LimiterProcess, races: Sequence[Race]) -> None:
+    """Waits until a ratelimiter has the directory, and has read each budget from the ledger."""
+    async with asyncio.timeout(60):
+        for race in races:
+            while not await _decides(process, race.who):
+                await asyncio.sleep(0.05)
+
+
+async def _decides(process: LimiterProcess, who: Who) -> bool:
+    """Whether a request would be decided; it is only asked."""
+    subject = Subject(tenant_id=who.tenant, user_id=who.user, api_key_id=who.key, model=who.model)
+    request = ReserveRequest(
+        request_id="asked", subject=subject, prompt_tokens=1, max_new_tokens=1, dry_run=True
+    )
+    try:
+        await process.stub.Reserve(request, timeout=5)
+    except grpc.aio.AioRpcError:
+        return False
+    return True
 
 
 async def _run_member(orders: Orders) -> Report:

@@ -1,16 +1,14 @@
 """64 clients in 4 processes at one ratelimiter: never one unit over, none lost, none twice."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-import grpc
 import pytest
 
 from tests.ratelimiter.directory_server import directory_server
 from tests.ratelimiter.exported import exported
-from tests.ratelimiter.fleet import run_fleet
-from tests.ratelimiter.process import TOKEN, LimiterProcess, limiter_process
+from tests.ratelimiter.fleet import ready_for, run_fleet
+from tests.ratelimiter.process import TOKEN, limiter_process
 from tests.ratelimiter.race import Report, Row
 from tests.ratelimiter.race_check import (
     charged_once_each,
@@ -25,8 +23,6 @@ from tests.ratelimiter.race_directory import (
     spent_and_held,
     sums,
 )
-from weir.common.v1.subject_pb2 import Subject
-from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainRequest
 from weir_core.clock import SystemClock
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
@@ -49,8 +45,8 @@ async def _race(folder: Path, contests: Sequence[Contest], *, seed: int) -> None
     async with directory_server() as (served, address):
         await served.publish(snapshot)
         async with limiter_process(folder / "journal", address) as process:
-            await _knows(process, contests)
             races = [contest.race for contest in contests]
+            await ready_for(process, races)
             report = await run_fleet(races, TOKEN, addresses=[process.ready["grpc"]], seed=seed)
             charged_once_each(report.rows, await exported(process.channel))
             assert await process.terminate() == 0
@@ -80,17 +76,3 @@ def _all_could_be_had(contest: Contest, rows: Sequence[Row], report: Report) -> 
     """More asked than there are units: whoever was refused met a limit that was full."""
     if contest.race.name in report.refused:
         assert len(rows) >= contest.capacity
-
-
-async def _knows(process: LimiterProcess, contests: Sequence[Contest]) -> None:
-    """Waits until the directory has reached the ratelimiter."""
-    who = contests[-1].race.who
-    request = ExplainRequest(subject=Subject(tenant_id=who.tenant, model=who.model))
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await process.stub.Explain(request, timeout=2)
-            except grpc.aio.AioRpcError:
-                await asyncio.sleep(0.05)
-            else:
-                return

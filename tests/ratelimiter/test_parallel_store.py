@@ -3,15 +3,19 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.ratelimiter.fleet import run_fleet
+from tests.ratelimiter.directory_server import directory_server
+from tests.ratelimiter.exported import exported
+from tests.ratelimiter.fleet import ready_for, run_fleet
 from tests.ratelimiter.lossy_proxy import LossyProxy, lossy_proxy
+from tests.ratelimiter.process import TOKEN, LimiterProcess, limiter_process
 from tests.ratelimiter.race import Report
 from tests.ratelimiter.race_check import (
     charged_once_each,
@@ -27,13 +31,13 @@ from tests.ratelimiter.race_directory import (
     sums,
 )
 from tests.ratelimiter.valkey import Valkey, running_valkey
+from weir.directory.v1 import directory_pb2 as pb
 from weir_ratelimiter.domain.change import EventKind
 from weir_ratelimiter.ledger.row import row_of
 from weir_ratelimiter.store.redis.store import RedisStore
 
 pytestmark = pytest.mark.timeout(200)
 
-TOKEN = "cluster-secret-of-the-tests"
 Fault = Callable[[Valkey, LossyProxy], Awaitable[None]]
 
 
@@ -76,6 +80,55 @@ async def test_64_clients_on_one_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2, 22))
 async def test_64_clients_on_one_store_again_and_again(tmp_path: Path, seed: int) -> None:
     await _race(tmp_path, [*spent_and_held(), sums()], seed=seed, faults=FAULTS * 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 6))
+async def test_64_clients_at_four_ratelimiters_on_one_store(tmp_path: Path, seed: int) -> None:
+    contests = [_without_windows(contest) for contest in [*spent_and_held(), sums()]]
+    with running_valkey(tmp_path / "valkey") as server:
+        async with _four_ratelimiters(tmp_path, contests, server) as ratelimiters:
+            report = await run_fleet(
+                [contest.race for contest in contests],
+                TOKEN,
+                addresses=[each.ready["grpc"] for each in ratelimiters],
+                seed=seed,
+            )
+            # Each ratelimiter writes what it has seen of the outbox, and sees all of it in turns.
+            async with asyncio.timeout(30):
+                while len(ledger := await exported(ratelimiters[0].channel)) < len(report.rows):
+                    await asyncio.sleep(0.2)
+            charged_once_each(report.rows, ledger)
+            assert report.faults == []
+        async with _looked_at(server) as store:
+            await _levels_are_exact(store, contests, report)
+
+
+def _without_windows(contest: Contest) -> Contest:
+    """Windows would wait for the ledger, which four processes share on one slow disk."""
+    kept = [limit for limit in contest.limits if limit.kind != pb.LIMIT_KIND_WINDOW]
+    return replace(contest, limits=kept)
+
+
+@asynccontextmanager
+async def _four_ratelimiters(
+    folder: Path, contests: Sequence[Contest], server: Valkey
+) -> AsyncIterator[list[LimiterProcess]]:
+    """Real processes with one store and one ledger, which know the limits."""
+    # On a slow machine, too, nobody may think that the store is away and decide on its share.
+    shared = [f"--store={server.url}", "--store-timeout-s=2"]
+    shared.append(f"--ledger-url=sqlite:///{folder / 'ledger.db'}")
+    async with AsyncExitStack() as started, directory_server() as (served, address):
+        await served.publish(directory_of(contests))
+        processes = [
+            await started.enter_async_context(
+                limiter_process(folder / f"journal-{number}", address, *shared)
+            )
+            for number in range(4)
+        ]
+        for process in processes:
+            await ready_for(process, [contest.race for contest in contests])
+        yield processes
 
 
 async def _race(
@@ -131,6 +184,11 @@ async def _looked_at(server: Valkey) -> AsyncIterator[RedisStore]:
 async def _everything_is_exact(
     store: RedisStore, contests: Sequence[Contest], report: Report
 ) -> None:
+    await _levels_are_exact(store, contests, report)
+    charged_once_each(report.rows, await _ledger(store))
+
+
+async def _levels_are_exact(store: RedisStore, contests: Sequence[Contest], report: Report) -> None:
     assert report.faults == []
     snapshot = directory_of(contests)
     by_race = rows_by_race(report)
@@ -139,7 +197,6 @@ async def _everything_is_exact(
         limits = limits_of(snapshot, contest.race.who)
         never_over(contest, limits, rows)
         every_level_is_exact(await store.states(contest.race.who.tenant, limits), rows)
-    charged_once_each(report.rows, await _ledger(store))
 
 
 async def _ledger(store: RedisStore) -> list[Mapping[str, Any]]:
