@@ -9,8 +9,12 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-# Both ask one stack that serves the default model.
-_TOGETHER = {"tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py"}
+# They ask one stack: of the default model, or of the model that computes nothing.
+_TOGETHER = {
+    "tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py",
+    "tests/e2e/test_one_charge.py": "tests/e2e/test_abort.py",
+    "tests/e2e/test_reconcile.py": "tests/e2e/test_abort.py",
+}
 
 # Begun first, so that no process is left alone with one of them in the end.
 _LONG = (
