@@ -19,7 +19,7 @@ from weir_ratelimiter.store.base import Backlog, OutboxEntry
 _log = get_logger(__name__)
 
 _BATCH = 500
-_INTERVAL_S = 0.2
+_INTERVAL_S = 1.0
 _LONGEST_PAUSE_S = 5.0
 _STORE_S = 10.0
 _FLUSH_S = 10.0
