@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from tests.ratelimiter.valkey import Valkey
 from weir_core.bucket import MAX_PERIOD_MS, MAX_UNITS, BucketShape, BucketState
 from weir_ratelimiter.domain.change import Bucket
-from weir_ratelimiter.store.redis.scripts import Script
+from weir_ratelimiter.store.redis.scripts import Library
 
-PROBE = (
-    Script.of("numbers", "buckets").source
-    + """
+PROBE = Library.of(
+    ("numbers", "buckets"),
+    {
+        "probe": """
 local answers = {}
 for i, case in ipairs(unpack_all(ARGV[1])) do
   local now, capacity, refill, period, stored, debit, credit = unpack(case)
@@ -25,6 +26,7 @@ for i, case in ipairs(unpack_all(ARGV[1])) do
 end
 return pack(answers)
 """
+    },
 )
 NOW_MS = 1_795_959_445_123
 
@@ -64,15 +66,14 @@ def in_lua(client: redis.Redis, some: Iterable[Case]) -> object:
             now_ms,
             *(new.capacity, new.refill, new.period_ms),
             (
-                *(bucket.state.level, bucket.state.parts, bucket.state.at_ms),
+                *(bucket.state.level, bucket.state.parts, bucket.state.at_ms, 0),
                 *(bucket.shape.capacity, bucket.shape.refill, bucket.shape.period_ms),
-                0,
             ),
             *(debit, credit),
         )
         for now_ms, new, bucket, debit, credit in some
     ]
-    answer = client.eval(PROBE, 0, msgspec.msgpack.encode(rows))
+    answer = client.fcall(PROBE.name_of("probe"), 0, msgspec.msgpack.encode(rows))
     assert isinstance(answer, bytes)
     return msgspec.msgpack.decode(answer)
 
@@ -86,6 +87,7 @@ def in_python(now_ms: int, new: BucketShape, bucket: Bucket, debit: int, credit:
 
 def test_lua_reckons_as_python_does(valkey: Valkey) -> None:
     with redis.Redis(port=valkey.port) as client:
+        client.function_load(PROBE.source, replace=True)
 
         @settings(max_examples=40, deadline=None)
         @given(st.lists(cases(), min_size=10, max_size=25))

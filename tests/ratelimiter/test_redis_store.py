@@ -47,13 +47,13 @@ def client(valkey: Valkey) -> Iterator[redis.Redis]:
         yield opened
 
 
-def scripts_sent(client: redis.Redis) -> dict[str, int]:
-    """How often a script was called, and how often its source was sent."""
+def functions_sent(client: redis.Redis) -> dict[str, int]:
+    """How often a function was called, and how often the library was sent."""
     stats = client.info("commandstats")
     assert isinstance(stats, dict)
     return {
         name: stats[f"cmdstat_{name}"]["calls"]
-        for name in ("evalsha", "eval")
+        for name in ("fcall", "function|load")
         if f"cmdstat_{name}" in stats
     }
 
@@ -77,18 +77,18 @@ async def test_every_decision_is_one_call(store: RedisStore, client: redis.Redis
         await store.states("acme", LIMITS)
         client.echo("end")
         lines = _until_end(seen)
-    assert [line.split(" ", 1)[0].lower() for line in lines] == ["evalsha"] * 7
+    assert [line.split(" ", 1)[0].lower() for line in lines] == ["fcall"] * 7
 
 
 async def test_a_server_that_lost_its_scripts_gets_them_once(
     store: RedisStore, client: redis.Redis
 ) -> None:
     await _live(store, "warm")
-    client.script_flush()
+    client.function_flush()
     client.config_resetstat()
     await store.reserve(command("r1", LIMITS))
     await store.reserve(command("r2", LIMITS))
-    assert scripts_sent(client) == {"evalsha": 2, "eval": 1}
+    assert functions_sent(client) == {"fcall": 3, "function|load": 1}
 
 
 async def test_a_call_that_its_caller_gave_up_leaves_the_connection_in_step(

@@ -55,14 +55,14 @@ class Valkey:
         return redis.Redis(port=self.port, socket_timeout=5, decode_responses=True)
 
     def flush(self) -> None:
-        """Lose everything, scripts included, as FLUSHALL by mistake does."""
+        """Lose everything, the library of functions included."""
         with self.client() as client:
             client.flushall()
-            client.script_flush()
+            client.function_flush()
 
     def flush_scripts(self) -> None:
         with self.client() as client:
-            client.script_flush()
+            client.function_flush()
 
     def pause(self) -> None:
         """Freeze the process; connections stay open and nobody answers."""

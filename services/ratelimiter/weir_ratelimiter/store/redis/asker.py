@@ -55,7 +55,7 @@ class Asker:
 
     async def run(self, call: Call) -> Reply:
         """Answer to a call; its second part is the server's time."""
-        reply = await self._server.run(call.script, call.keys, call.arguments)
+        reply = await self._server.run(call.function, call.keys, call.arguments)
         self._time.heard(reply[1])
         return reply
 

@@ -1,16 +1,21 @@
-"""One run of one script."""
+"""One call of one function."""
+
+from collections.abc import Sequence
 
 import msgspec
 
+from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.store.redis import keyspace
-from weir_ratelimiter.store.redis.fields import Fields
-from weir_ratelimiter.store.redis.scripts import Script
+from weir_ratelimiter.store.redis.fields import Fields, shapes
+
+_encoder = msgspec.msgpack.Encoder()
+_MOST_IN_SHORT_HEAD = 15
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """One run of one script."""
+    """One call of one function."""
 
-    script: Script
+    function: str
     keys: tuple[str, ...]
     arguments: tuple[bytes, ...]
 
@@ -26,4 +31,31 @@ def keys_of(tenant_id: str, reservation_id: str, fields: Fields) -> tuple[str, .
         # A cluster takes no key of another slot, needed or not.
         keyspace.SHARED_HASH if fields.own < len(fields.entries) else tenant,
         *fields.lease_keys,
+    )
+
+
+def row(*values: object) -> bytes:
+    """Values one after the other, without the frame that would cost the server a table."""
+    head = 1 if len(values) <= _MOST_IN_SHORT_HEAD else 3
+    packable = [_string(value) if isinstance(value, bytes) else value for value in values]
+    return _encoder.encode(packable)[head:]
+
+
+def _string(value: bytes) -> msgspec.Raw:
+    """Bytes as a string: the server's Lua reads no `bin`."""
+    return msgspec.Raw(b"\xdb" + len(value).to_bytes(4) + value)
+
+
+def plan(fields: Fields, limits: Sequence[Limit | None]) -> bytes:
+    """What is the same in all calls about these limits; see `plans.lua`."""
+    return row(
+        fields.own,
+        fields.fields,
+        fields.kinds,
+        fields.resources,
+        *shapes(limits),
+        fields.names,
+        [int(limit is not None and limit.overdraws) for limit in limits],
+        [int(limit is not None and not limit.shadow) for limit in limits],
+        [0 if limit is None else limit.max_debt for limit in limits],
     )

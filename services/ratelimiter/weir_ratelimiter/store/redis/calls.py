@@ -12,8 +12,8 @@ from weir_ratelimiter.domain.change import WindowMove
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Entry, Reservation
 from weir_ratelimiter.store.redis import keyspace, scripts
-from weir_ratelimiter.store.redis.call import Call, keys_of
-from weir_ratelimiter.store.redis.fields import Fields, field_of, shapes
+from weir_ratelimiter.store.redis.call import Call, keys_of, plan, row
+from weir_ratelimiter.store.redis.fields import Fields, field_of
 from weir_ratelimiter.store.redis.moment import Moment
 from weir_ratelimiter.store.redis.stored import template_of
 
@@ -39,7 +39,8 @@ def reserve(
     by_key = {limit.key: limit for limit in command.limits}
     limits = [by_key[entry.key] for entry in fields.entries]
     not_before, not_after = _span(limits, moment.now_ms)
-    arguments = (
+    amounts = fields.amounts
+    asked = row(
         moment.override_ms,
         not_before,
         not_after,
@@ -47,20 +48,13 @@ def reserve(
         command.id,
         command.ttl_ms,
         command.output_tokens,
-        fields.own,
-        fields.fields,
-        fields.kinds,
-        fields.amounts,
-        *shapes(limits),
-        _needed(fields, limits),
-        [int(limit.shadow) for limit in limits] if any(x.shadow for x in limits) else [],
-        int(all(fields.amounts)),
+        int(all(amounts)),
         remember_ms,
     )
     keys = keys_of(command.subject.tenant_id, command.id, fields)
     template = template_of(admit(command, _UNDECIDED, 0))
-    names = fields.names_of_asked
-    return Call(scripts.RESERVE, keys, (_pack(arguments), template, names))
+    tail = row("", template, fields.names_of_asked)
+    return Call(scripts.RESERVE, keys, (asked, plan(fields, limits), _pack(amounts), tail))
 
 
 def demanded(command: ReserveCommand, now_ms: int) -> Fields:
@@ -78,63 +72,42 @@ def demanded(command: ReserveCommand, now_ms: int) -> Fields:
     return Fields.of(command.subject.tenant_id, entries)
 
 
-def _needed(fields: Fields, limits: Sequence[Limit]) -> list[int]:
-    """Levels that each bucket must have; empty where that is what is debited."""
-    if not any(limit.overdraws for limit in limits):
-        return []
-    return [
-        min(entry.amount, limit.capacity) if limit.overdraws else entry.amount
-        for entry, limit in zip(fields.entries, limits, strict=True)
-    ]
-
-
 def look(tenant_id: str, limits: Sequence[Limit], fields: Fields, moment: Moment) -> Call:
     """Where limits stand; `fields` are the `question`."""
     not_before, not_after = _span(limits, moment.now_ms)
-    arguments = (
-        moment.override_ms,
-        not_before,
-        not_after,
-        fields.own,
-        fields.fields,
-        fields.kinds,
-    )
-    return Call(scripts.LOOK, keys_of(tenant_id, "", fields), (_pack(arguments),))
+    by_key = {limit.key: limit for limit in limits}
+    ordered = [by_key[entry.key] for entry in fields.entries]
+    asked = row(moment.override_ms, not_before, not_after)
+    return Call(scripts.LOOK, keys_of(tenant_id, "", fields), (asked, plan(fields, ordered)))
 
 
 def shorten(reservation: Reservation, moment: Moment) -> Call:
     """Bring leases that the clock has left far ahead back to their own ttl from now."""
     tenant_id = reservation.subject.tenant_id
     fields = Fields.of(tenant_id, reservation.entries)
-    arguments = (
-        moment.override_ms,
-        reservation.id,
-        LONGEST_TTL_MS,
-        fields.own,
-        fields.fields,
-        fields.kinds,
-    )
+    asked = row(moment.override_ms, reservation.id, LONGEST_TTL_MS)
     keys = keys_of(tenant_id, reservation.id, fields)
-    return Call(scripts.SHORTEN, keys, (_pack(arguments), fields.names))
+    nothing_known = [None] * len(fields.entries)
+    return Call(scripts.SHORTEN, keys, (asked, plan(fields, nothing_known)))
 
 
 def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment) -> Call:
     """Seed windows of one hash."""
-    arguments = (
+    asked = row(
         moment.override_ms,
         [field_of(move.key, Kind.WINDOW, move.window) for move in moves],
         [move.count.used for move in moves],
         [move.count.held for move in moves],
         [field_of(move.key, Kind.WINDOW) + "@" for move in moves],
     )
-    return Call(scripts.SEED, (hash_key,), (_pack(arguments),))
+    return Call(scripts.SEED, (hash_key,), (asked,))
 
 
 def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment) -> Call:
     """Adjust one limit; that it was is written down in the place of the tenant `place`."""
     limit, tenant_id = adjustment.limit, adjustment.subject.tenant_id
     window = _window_id(limit, moment.now_ms)
-    arguments = (
+    asked = row(
         moment.override_ms,
         *_span([limit], moment.now_ms),
         remember_ms,
@@ -150,7 +123,7 @@ def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment)
         keyspace.grant_key(place, tenant_id, adjustment.id),
         keyspace.outbox_key(keyspace.shard_of(place)),
     )
-    return Call(scripts.ADJUST, keys, (_pack(arguments), _pack(event_of(adjustment, 0))))
+    return Call(scripts.ADJUST, keys, (asked, _pack(event_of(adjustment, 0))))
 
 
 def _window_id(limit: Limit, now_ms: int) -> str:

@@ -9,13 +9,12 @@ from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.record import Record
 from weir_ratelimiter.store.base import Limits
 from weir_ratelimiter.store.redis import keyspace, scripts
-from weir_ratelimiter.store.redis.call import Call, keys_of
-from weir_ratelimiter.store.redis.fields import Fields, shapes
+from weir_ratelimiter.store.redis.call import Call, keys_of, plan, row
+from weir_ratelimiter.store.redis.fields import Fields
 from weir_ratelimiter.store.redis.moment import Moment
 from weir_ratelimiter.store.redis.stored import template_of
 
 _SETTLE, _REFUND, _EXPIRE = 1, 2, 3
-_pack = msgspec.msgpack.Encoder().encode
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -74,38 +73,25 @@ def extend(
     moment: Moment,
 ) -> Call:
     """Extend."""
-    present = fields.limits(limits)
     progress = extension.progress
-    arguments = (
+    asked = row(
         moment.override_ms,
         record.id,
-        (
-            progress.prompt_tokens,
-            progress.cached_prompt_tokens,
-            progress.completion_tokens,
-            min(extension.additional_tokens, MAX_UNITS),
-            int(extension.dispatched),
-            int(extension.may_owe),
-            extension.ttl_ms or 0,
-            record.max_new_tokens,
-        ),
         memory.remember_ms,
         int(record.epoch == memory.epoch),
-        _from_record(record, fields),
+        record.created_ms,
         record.price.output_nanos,
-        fields.own,
-        fields.fields,
-        fields.kinds,
-        fields.resources,
-        *shapes(present),
-        [0 if limit is None else limit.max_debt for limit in present],
-        [int(limit is not None and not limit.shadow) for limit in present],
+        progress.prompt_tokens,
+        progress.cached_prompt_tokens,
+        progress.completion_tokens,
+        min(extension.additional_tokens, MAX_UNITS),
+        int(extension.dispatched),
+        int(extension.may_owe),
+        extension.ttl_ms or 0,
+        record.max_new_tokens,
+        extension.lifecycle,
     )
-    keys = keys_of(record.subject.tenant_id, record.id, fields)
-    template = template_of(record.rebuilt(0))
-    return Call(
-        scripts.EXTEND, keys, (_pack(arguments), template, fields.names, extension.lifecycle)
-    )
+    return _call(scripts.EXTEND, asked, record, fields, limits)
 
 
 def _end(
@@ -119,33 +105,27 @@ def _end(
     moment: Moment,
 ) -> Call:
     price = record.price
-    arguments = (
+    asked = row(
         moment.override_ms,
         mode,
         record.id,
-        told,
         memory.remember_ms,
         int(record.epoch == memory.epoch),
-        _from_record(record, fields),
-        (price.input_nanos, price.cached_input_nanos, price.output_nanos),
-        fields.own,
-        fields.fields,
-        fields.kinds,
-        fields.resources,
-        *shapes(fields.limits(limits)),
         int(record.subject.tenant_id != keyspace.NOBODY),
-    )
-    keys = keys_of(record.subject.tenant_id, record.id, fields)
-    template = template_of(record.rebuilt(0))
-    return Call(scripts.END, keys, (_pack(arguments), template, fields.names, lifecycle))
-
-
-def _from_record(record: Record, fields: Fields) -> tuple[int | list[int], ...]:
-    return (
         record.created_ms,
-        record.ttl_ms,
-        record.output_tokens,
         record.prompt_tokens,
         record.requests,
-        fields.amounts,
+        *told,
+        price.input_nanos,
+        price.cached_input_nanos,
+        price.output_nanos,
+        lifecycle,
     )
+    return _call(scripts.END, asked, record, fields, limits)
+
+
+def _call(function: str, asked: bytes, record: Record, fields: Fields, limits: Limits) -> Call:
+    keys = keys_of(record.subject.tenant_id, record.id, fields)
+    template = template_of(record.rebuilt(0))
+    rebuilt = row(record.ttl_ms, record.output_tokens, fields.amounts, template)
+    return Call(function, keys, (asked, plan(fields, fields.limits(limits)), rebuilt))

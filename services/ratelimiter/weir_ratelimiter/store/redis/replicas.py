@@ -4,11 +4,10 @@ import contextlib
 import secrets
 
 from weir_core.errors import WeirError
-from weir_ratelimiter.store.redis.scripts import Script
+from weir_ratelimiter.store.redis.scripts import BEAT
 from weir_ratelimiter.store.redis.server import RedisServer
 
 REPLICAS_KEY = "{g}:replicas"
-_BEAT = Script.of("beat")
 
 
 class RedisReplicas:
@@ -20,7 +19,7 @@ class RedisReplicas:
 
     async def beat(self) -> int:
         """See `Replicas`."""
-        (live,) = await self._server.run(_BEAT, [REPLICAS_KEY], [self._id.encode()])
+        (live,) = await self._server.run(BEAT, [REPLICAS_KEY], [self._id.encode()])
         return int(live)
 
     async def close(self) -> None:

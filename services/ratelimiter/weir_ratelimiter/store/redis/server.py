@@ -11,13 +11,14 @@ from redis.backoff import NoBackoff
 
 from weir_core.errors.startup import StartupError
 from weir_ratelimiter.store.redis.faults import INDETERMINATE, unavailable
-from weir_ratelimiter.store.redis.scripts import Script
+from weir_ratelimiter.store.redis.scripts import LIBRARY
 
 Reply = list[Any]
 Command = tuple[str | bytes | int, ...]
 
 _MOST_CONNECTIONS = 64
 _CLUSTER = "redis+cluster"
+_UNKNOWN = "Function not found"
 _FAULTS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 
 
@@ -55,20 +56,20 @@ class RedisServer:
         except ValueError as error:
             raise StartupError(f"`store` is not a URL of Redis: {error}") from error
 
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
-        """Run a script that may be run twice with the same outcome.
+    async def run(self, function: str, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
+        """Call a function that may be called twice with the same outcome.
 
-        A server that does not know the script is given it. Where it is not known whether a call
+        A server that does not know the library is given it. Where it is not known whether a call
         was carried out, it is made once more.
         """
         try:
-            return await self._run(script, keys, arguments)
+            return await self._run(function, keys, arguments)
         except INDETERMINATE:
             pass
         except _FAULTS as error:
             raise unavailable(self.address, error) from error
         try:
-            return await self._run(script, keys, arguments)
+            return await self._run(function, keys, arguments)
         except _FAULTS as error:
             raise unavailable(self.address, error) from error
 
@@ -85,10 +86,10 @@ class RedisServer:
             raise unavailable(self.address, error) from error
         return answers
 
-    async def load(self, some: Sequence[Script]) -> None:
-        """Have a primary know scripts before they are run; a cluster learns them as it goes."""
+    async def load(self) -> None:
+        """Have a primary know the library beforehand; a cluster's nodes learn it as they go."""
         if not self.is_cluster:
-            await self.ask([("SCRIPT", "LOAD", script.source) for script in some])
+            await self.ask([("FUNCTION LOAD", "REPLACE", LIBRARY.source)])
 
     async def infos(self, section: str) -> Sequence[Mapping[str, Any]]:
         """What every primary says of itself."""
@@ -105,14 +106,26 @@ class RedisServer:
         """Release the connections."""
         await self._client.aclose()
 
-    async def _run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
+    async def _run(self, function: str, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
         run: Any = self._client.execute_command
+        place = await self._place_of(keys[0])
+        call = ("FCALL", function, len(keys), *keys, *arguments)
         try:
-            reply = await run("EVALSHA", script.sha, len(keys), *keys, *arguments)
-        except exceptions.NoScriptError:
-            reply = await run("EVAL", script.source, len(keys), *keys, *arguments)
+            reply = await run(*call, **place)
+        except exceptions.ResponseError as error:
+            if _UNKNOWN not in str(error):
+                raise
+            await run("FUNCTION LOAD", "REPLACE", LIBRARY.source, **place)
+            reply = await run(*call, **place)
         answer: Reply = reply
         return answer
+
+    async def _place_of(self, key: str) -> dict[str, Any]:
+        """Which node to ask. Left alone, the client asks a node first which words are keys."""
+        if not isinstance(self._client, aioredis.RedisCluster):
+            return {}
+        await self._client.initialize()
+        return {"target_nodes": self._client.get_node_from_key(key)}
 
 
 def _address(url: str) -> str:

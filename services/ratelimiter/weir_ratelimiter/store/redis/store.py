@@ -36,7 +36,7 @@ from weir_ratelimiter.store.base import (
 )
 from weir_ratelimiter.store.endings import forgotten, over
 from weir_ratelimiter.store.limit_state import limit_state
-from weir_ratelimiter.store.redis import calls, record_calls, scripts, stored
+from weir_ratelimiter.store.redis import calls, record_calls, stored
 from weir_ratelimiter.store.redis.asker import Asker
 from weir_ratelimiter.store.redis.call import Call
 from weir_ratelimiter.store.redis.checks import check_server, epoch_of
@@ -116,7 +116,7 @@ class RedisStore:
         server = RedisServer.of(url, options.timeout_s)
         try:
             await check_server(server)
-            await server.load(scripts.DECISIONS)
+            await server.load()
             epoch = await epoch_of(server)
             store = cls(server, options, epoch, ServerTime(_local_ms, forced_ms))
         except BaseException:

@@ -56,10 +56,10 @@ class _Bucket(msgspec.Struct, array_like=True, frozen=True):
     level: int
     parts: int
     at_ms: int
+    held: int
     capacity: int
     refill: int
     period_ms: int
-    held: int
 
 
 class LeaseView(msgspec.Struct, array_like=True, frozen=True):
@@ -187,6 +187,6 @@ def _settlement_from(numbers: list[int]) -> Settlement | None:
 
 
 def _text(raw: msgspec.Raw) -> bytes:
-    """Contents of a string: scripts have one type for text and bytes, and write no `bin`."""
+    """Contents of a string: Lua has one type for text and bytes, and writes no `bin`."""
     packed = bytes(raw)
     return packed[_STRING_HEADS.get(packed[0], 1) :]

@@ -1,42 +1,70 @@
-"""The decisions, in Lua: each script is the parts that it needs, one after the other.
+"""The decisions, in Lua: one library of functions, which a server keeps and never runs anew.
 
-A script is one file to the server and has no `require`; what is never called costs a closure a
-call, which is less than a microsecond.
+Each function is a file, and so is each part that they share. A library's name and those of its
+functions tell its contents, so that releases can serve side by side.
 """
 
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 
 import msgspec
 
-_BUCKETS = ("numbers", "buckets")
-_RECORDS = (*_BUCKETS, "removed", "layout", "leases", "lapse", "rebuild")
+PARTS = (
+    "numbers",
+    "plans",
+    "buckets",
+    "layout",
+    "leases",
+    "views",
+    "idle",
+    "admission",
+    "removed",
+    "lapse",
+    "rebuild",
+    "repack",
+)
+_FUNCTIONS = ("reserve", "extend", "end", "look", "shorten", "seed", "adjust", "beat")
 
 
-class Script(msgspec.Struct, frozen=True):
-    """A script and the name under which the server knows it."""
+class Library(msgspec.Struct, frozen=True):
+    """What a server is given once.
 
-    name: str
+    Attributes:
+        source: what FUNCTION LOAD takes.
+        version: ends the names of its functions.
+    """
+
     source: str
-    sha: str
+    version: str
 
     @classmethod
-    def of(cls, *parts: str) -> "Script":
-        """Put the parts together; the last one gives the name."""
-        folder = files(__package__)
-        texts = [folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts]
-        source = "\n".join(texts)
-        return cls(
-            parts[-1], source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        )
+    def of(cls, parts: Sequence[str], bodies: dict[str, str]) -> "Library":
+        """Put parts together, and functions of KEYS and ARGV."""
+        shared = "\n".join(text_of(part) for part in parts)
+        contents = shared + "".join(_function(name, body, "") for name, body in bodies.items())
+        version = hashlib.sha256(contents.encode()).hexdigest()[:12]
+        functions = [_function(name, body, version) for name, body in bodies.items()]
+        return cls("\n".join([f"#!lua name=weir_{version}", shared, *functions]), version)
+
+    def name_of(self, function: str) -> str:
+        """The name under which the server knows a function."""
+        return _name(function, self.version)
 
 
-RESERVE = Script.of(*_BUCKETS, "layout", "leases", "views", "idle", "reserve")
-EXTEND = Script.of(*_RECORDS, "repack", "extend")
-END = Script.of(*_RECORDS, "repack", "end")
-LOOK = Script.of("numbers", "layout", "leases", "views", "look")
-SHORTEN = Script.of("numbers", "layout", "leases", "repack", "shorten")
-SEED = Script.of("numbers", "seed")
-ADJUST = Script.of(*_BUCKETS, "layout", "adjust")
+def text_of(part: str) -> str:
+    """The Lua of a file."""
+    return files(__package__).joinpath(f"{part}.lua").read_text(encoding="utf-8")
 
-DECISIONS = (RESERVE, EXTEND, END, LOOK)
+
+def _function(name: str, body: str, version: str) -> str:
+    head = f"redis.register_function('{_name(name, version)}', function(KEYS, ARGV)"
+    return f"{head}\nif not call then wake() end\n{body}\nend)"
+
+
+def _name(function: str, version: str) -> str:
+    return f"weir_{function}_{version}"
+
+
+LIBRARY = Library.of(PARTS, {name: text_of(name) for name in _FUNCTIONS})
+RESERVE, EXTEND, END, LOOK, SHORTEN, SEED, ADJUST, BEAT = map(LIBRARY.name_of, _FUNCTIONS)

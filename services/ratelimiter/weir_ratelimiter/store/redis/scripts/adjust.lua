@@ -1,7 +1,7 @@
 -- Adjust: gives units to a bucket or a window, or takes them, once by id.
 
 local override, not_before, not_after, remember, units, field, kind, capacity, refill, period =
-  unpack(unpack_all(ARGV[1]))
+  unpack_all(ARGV[1])
 local template = ARGV[2]
 local now = clock(override)
 if now < not_before or now >= not_after then
@@ -25,7 +25,7 @@ if kind == BUCKET then
   else
     level = level + units
   end
-  after = pack(level, parts, at, capacity, refill, period, held)
+  after = pack(level, parts, at, held, capacity, refill, period)
 elseif value then
   local used, held = unpack_all(value)
   if math.abs(used - units) > MOST then

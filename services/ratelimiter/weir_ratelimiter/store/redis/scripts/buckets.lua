@@ -1,6 +1,6 @@
--- A bucket is stored as level, parts, moment, capacity, refill, period, held: the shape under
--- which its level was reached, and what open reservations hold. One that is not there is full.
--- The arithmetic is that of weir_core.bucket.
+-- A bucket is stored as level, parts, moment, held, capacity, refill, period: what open
+-- reservations hold, and the shape under which the level was reached. One that is not there is
+-- full. The arithmetic is that of weir_core.bucket.
 
 local function credited(level, parts, amount, capacity)
   if level + amount >= capacity then
@@ -19,7 +19,7 @@ local function bucket_at(stored, capacity, refill, period, now)
   if not stored then
     return capacity, 0, now, 0
   end
-  local level, parts, at, old_capacity, old_refill, old_period, held = unpack_all(stored)
+  local level, parts, at, held, old_capacity, old_refill, old_period = unpack_all(stored)
   local elapsed = now - at
   if elapsed > 0 then
     local units, rest = divided(elapsed, old_refill, parts, old_period)

@@ -2,33 +2,30 @@
 
 local TOKENS, OUTPUT_TOKENS, COST = 2, 4, 7
 
-local override, id, extension, remember, is_own_epoch, from_record, output_price, own,
-  fields, kinds, resources, capacities, refills, periods, max_debts, asked =
-  unpack(unpack_all(ARGV[1]))
-local prompt_done, cached_done, output_done, additional, dispatched, may_owe, new_ttl, most_output =
-  unpack(extension)
-local created, ttl, output, _, _, amounts = unpack(from_record)
-local template, names, lifecycle = ARGV[2], ARGV[3], ARGV[4]
+local override, id, remember, is_own_epoch, admitted_ms, output_price,
+  prompt_done, cached_done, output_done, additional, dispatched, may_owe, new_ttl, most_output,
+  lifecycle = unpack_all(ARGV[1])
+local plan = plan_of(ARGV[2])
+local kinds, resources, count = plan.kinds, plan.resources, plan.count
 
 local now = clock(override)
 
 local stored = call('GET', KEYS[2])
 if not stored then
-  if is_own_epoch == 1 and created <= now - remember then
+  if is_own_epoch == 1 and admitted_ms <= now - remember then
     return { 'forgotten', now }
   end
-  stored = rebuild(id, now, created, ttl, output, template, names, own, fields, kinds, amounts,
-    capacities, refills, periods)
+  stored = rebuild(KEYS, plan, id, admitted_ms, ARGV[3], now)
 end
 
 local r = read_reservation(stored)
 if r.state ~= RESERVED then
   return { 'over', now, stored }
 end
-if r.names ~= names then
+if r.names ~= plan.names then
   return { 'other', now, stored }
 end
-if has_lapsed(r, id, kinds, now) then
+if has_lapsed(KEYS, plan, id, r.acquired, r.expires, r.amounts, now) then
   return { 'over', now, stored }
 end
 
@@ -48,7 +45,7 @@ local values, levels, after, short = {}, {}, {}, {}
 local owed = 0
 local expires = now + (new_ttl > 0 and new_ttl or r.ttl)
 if ran_beyond + extra > 0 or expires < r.expires then
-  values = read_fields(fields, own)
+  values = read_fields(KEYS, plan)
 end
 for i = 1, #values do
   local kind, resource = kinds[i], resources[i]
@@ -56,23 +53,23 @@ for i = 1, #values do
   if counts and r.amounts[i] >= 0 then
     local free
     if kind == BUCKET then
-      local capacity, refill, period = shape_of(values[i], capacities[i], refills[i], periods[i])
+      local capacity, refill, period, shape = shape_of(plan, i, values[i])
       if capacity then
         local level, parts, at, held = bucket_at(values[i], capacity, refill, period, now)
-        levels[i] = { level, parts, at, capacity, refill, period, held }
+        levels[i] = { level, parts, at, held, shape }
         free = level
       end
     elseif kind == WINDOW and values[i] then
       local used, held = unpack_all(values[i])
       levels[i] = { used, held }
-      free = capacities[i] - used - held
+      free = plan.capacities[i] - used - held
     end
-    if free and extra > 0 and asked[i] == 1 then
+    if free and extra > 0 and plan.asked[i] == 1 then
       local units = units_of(resource, extra)
       free = free - units_of(resource, ran_beyond)
       if not (free >= units) then
         local missing = units - max(0, free)
-        if may_owe == 1 and units - free <= max_debts[i] then
+        if may_owe == 1 and units - free <= plan.max_debts[i] then
           owed = max(owed, math.ceil(missing / (units / extra)))
         else
           short[#short + 1] = i
@@ -91,8 +88,8 @@ if debit > 0 then
   for i, state in pairs(levels) do
     local units = units_of(resources[i], debit)
     if kinds[i] == BUCKET then
-      local level, parts, at, capacity, refill, period, held = unpack(state)
-      after[i] = pack(debited(level, units), parts, at, capacity, refill, period, held + units)
+      local level, parts, at, held, shape = unpack(state)
+      after[i] = pack(debited(level, units), parts, at, held + units) .. shape
     else
       after[i] = pack(state[1], state[2] + units)
     end
@@ -102,7 +99,7 @@ end
 
 call('ZADD', KEYS[3], expires, id)
 local set = FIRST_LEASE_SET - 1
-for i = 1, #fields do
+for i = 1, count do
   if kinds[i] == LEASE then
     set = set + 1
     if r.amounts[i] > 0 then
@@ -128,5 +125,5 @@ if lifecycle ~= '' then
 end
 local extended = packed_reservation(r)
 call('SET', KEYS[2], extended)
-write_fields(fields, own, after)
+write_fields(KEYS, plan, after)
 return { 'extended', now, extended, owed > 0 and 1 or 0, before, before ~= '' and values or {} }

@@ -2,13 +2,15 @@
 
 -- KEYS: the tenant's hash, the reservation, the shard's expiry set and outbox, the shared hash,
 -- then the lease sets among the fields, in their order.
-local call = redis.call
 local BUCKET, LEASE, WINDOW = 1, 2, 3
 local FIRST_LEASE_SET = 6
 
 -- A reservation is stored whole: what may change as numbers, what never changes as Python packed
 -- it. `names` says which limits `amounts` belong to; an amount of -1 was dropped.
 local RESERVED, SETTLED, REFUNDED, EXPIRED = 1, 2, 3, 4
+
+-- Heads of packed arrays of no and of eleven elements.
+local NONE, ELEVEN = '\144', '\155'
 
 local function read_reservation(stored)
   local r = {}
@@ -18,9 +20,10 @@ local function read_reservation(stored)
   return r
 end
 
--- Values of `fields`: the first `own` are the tenant's, the others of the shared hash.
-local function read_fields(fields, own)
-  if own == #fields then
+-- Values of the fields of a plan: its `own` first are the tenant's, the others of the shared hash.
+local function read_fields(KEYS, plan)
+  local fields, own, count = plan.fields, plan.own, plan.count
+  if own == count then
     return own > 0 and call('HMGET', KEYS[1], unpack(fields)) or {}
   end
   local shared = call('HMGET', KEYS[5], unpack(fields, own + 1))
@@ -35,9 +38,10 @@ local function read_fields(fields, own)
 end
 
 -- Writes what `after` has for a field; nil leaves it alone.
-local function write_fields(fields, own, after)
+local function write_fields(KEYS, plan, after)
+  local fields, own, count = plan.fields, plan.own, plan.count
   local puts, n = {}, 0
-  for i = 1, #fields do
+  for i = 1, count do
     if i == own + 1 and n > 0 then
       call('HSET', KEYS[1], unpack(puts, 1, n))
       n = 0
@@ -48,6 +52,6 @@ local function write_fields(fields, own, after)
     end
   end
   if n > 0 then
-    call('HSET', own < #fields and KEYS[5] or KEYS[1], unpack(puts, 1, n))
+    call('HSET', own < count and KEYS[5] or KEYS[1], unpack(puts, 1, n))
   end
 end

@@ -1,8 +1,9 @@
 -- Where limits stand. Changes nothing.
 
-local override, not_before, not_after, own, fields, kinds = unpack(unpack_all(ARGV[1]))
+local override, not_before, not_after = unpack_all(ARGV[1])
+local plan = plan_of(ARGV[2])
 local now = clock(override)
 if now < not_before or now >= not_after then
   return { 'moment', now }
 end
-return { 'seen', now, seen(read_fields(fields, own), kinds, now) }
+return { 'seen', now, seen(KEYS, plan, read_fields(KEYS, plan), now) }

@@ -2,15 +2,21 @@
 -- clamped here. tostring() and cjson keep 14 digits; MessagePack keeps all, both ways.
 
 local MOST = 2 ^ 53 - 1
-local floor, fmod, min, max = math.floor, math.fmod, math.min, math.max
-local pack, unpack_all = cmsgpack.pack, cmsgpack.unpack
 
--- Unix milliseconds, read once in a script: TIME moves while a script runs.
+-- A library has none of these while it is loaded: the first call fetches them.
+local call, pack, unpack_all, floor, fmod, min, max
+
+local function wake()
+  call, pack, unpack_all = redis.call, cmsgpack.pack, cmsgpack.unpack
+  floor, fmod, min, max = math.floor, math.fmod, math.min, math.max
+end
+
+-- Unix milliseconds, read once in a call: TIME moves while a function runs.
 local function clock(override)
   if override > 0 then
     return override
   end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000 + floor(time[2] / 1000)
 end
 

@@ -2,21 +2,22 @@
 
 -- Debits an admitted reservation again, whatever the levels: its work is running already.
 -- In a window that is not known it holds nothing; its charge will count all the same.
-local function rebuild(id, now, created, ttl, output, template, names, own, fields, kinds, amounts,
-  capacities, refills, periods)
-  local values, after = read_fields(fields, own), {}
+local function rebuild(KEYS, plan, id, created, record, now)
+  local ttl, output, amounts, template = unpack_all(record)
+  local kinds = plan.kinds
+  local values, after = read_fields(KEYS, plan), {}
   local set = FIRST_LEASE_SET - 1
   call('ZADD', KEYS[3], now + ttl, id)
-  for i = 1, #fields do
-    local kind, amount = kinds[i], amounts[i]
-    if kind == LEASE then
+  for i = 1, plan.count do
+    local amount = amounts[i]
+    if kinds[i] == LEASE then
       set = set + 1
       after[i] = hold_place(KEYS[set], values[i], id, now, now + ttl)
-    elseif kind == BUCKET then
-      local capacity, refill, period = shape_of(values[i], capacities[i], refills[i], periods[i])
+    elseif kinds[i] == BUCKET then
+      local capacity, refill, period, shape = shape_of(plan, i, values[i])
       if capacity then
         local level, parts, at, held = bucket_at(values[i], capacity, refill, period, now)
-        after[i] = pack(debited(level, amount), parts, at, capacity, refill, period, held + amount)
+        after[i] = pack(debited(level, amount), parts, at, held + amount) .. shape
       end
     elseif values[i] then
       local used, held = unpack_all(values[i])
@@ -25,9 +26,9 @@ local function rebuild(id, now, created, ttl, output, template, names, own, fiel
       amounts[i] = 0
     end
   end
-  local r = pack(RESERVED, created, now, now + ttl, ttl, output, 0, 0, 0, 0, 0,
-    amounts, {}, '', template, names)
-  call('SET', KEYS[2], r)
-  write_fields(fields, own, after)
-  return r
+  local reservation = pack(RESERVED, created, now, now + ttl, ttl, output, 0, 0, 0, 0, 0,
+    amounts, {}, '', template, plan.names)
+  call('SET', KEYS[2], reservation)
+  write_fields(KEYS, plan, after)
+  return reservation
 end

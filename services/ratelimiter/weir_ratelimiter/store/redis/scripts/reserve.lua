@@ -1,10 +1,10 @@
 -- Reserve: asks every limit, then debits all or none.
 -- An amount of 0 asks nothing of a limit; where it stands is told all the same.
 
-local override, not_before, not_after, dry_run, id, ttl, output, own, fields, kinds, amounts,
-  capacities, refills, periods, needed, shadows, asks_all, remember = unpack(unpack_all(ARGV[1]))
-local template, names = ARGV[2], ARGV[3]
-local count = #fields
+local override, not_before, not_after, dry_run, id, ttl, output, asks_all, remember =
+  unpack_all(ARGV[1])
+local plan, packed_amounts, tail = plan_of(ARGV[2]), ARGV[3], ARGV[4]
+local kinds, capacities, count = plan.kinds, plan.capacities, plan.count
 
 local now = clock(override)
 if now < not_before or now >= not_after then
@@ -13,33 +13,16 @@ end
 
 local stored = call('GET', KEYS[2])
 if stored then
-  -- Whether an earlier reservation lost a place. Its limits may be others than those of now: then
-  -- only the lease sets that both have can be asked.
-  local function has_lost(r)
-    local sets, set = {}, FIRST_LEASE_SET - 1
-    for i = 1, count do
-      if kinds[i] == LEASE then
-        set = set + 1
-        sets[fields[i]] = KEYS[set]
-      end
-    end
-    for _, name in ipairs(unpack_all(r.names)) do
-      local key = sets['l:' .. name[1]]
-      if name[2] == LEASE and key and not call('ZSCORE', key, holder_of(id, r.acquired)) then
-        return true
-      end
-    end
-    return false
-  end
-
-  local r = read_reservation(stored)
-  local lapsed = r.state == RESERVED and (now >= r.expires or has_lost(r))
-  return { 'known', now, stored, lapsed and 1 or 0 }
+  return repeated(KEYS, plan, id, stored, now)
 end
 
-local values = read_fields(fields, own)
+local refills, periods, shapes = plan.refills, plan.periods, plan.shapes
+local overdraws, asked = plan.overdraws, plan.asked
+local amounts = unpack_all(packed_amounts)
+local values = read_fields(KEYS, plan)
 local after, short = {}, {}
-local is_seeded, refused, adds = true, false, {}
+local is_seeded, refused = true, false
+local adds_own, adds_shared = false, false
 local set = FIRST_LEASE_SET - 1
 for i = 1, count do
   local kind, amount, fits, value = kinds[i], amounts[i], true, values[i]
@@ -48,14 +31,14 @@ for i = 1, count do
   end
   if amount > 0 then
     if not value then
-      adds[i <= own and 1 or 5] = true
+      adds_own, adds_shared = adds_own or i <= plan.own, adds_shared or i > plan.own
     end
     if kind == BUCKET then
-      local capacity, refill, period = capacities[i], refills[i], periods[i]
-      local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
-      fits = level >= (needed[i] or amount)
+      local capacity = capacities[i]
+      local level, parts, at, held = bucket_at(value, capacity, refills[i], periods[i], now)
+      fits = level >= amount or (overdraws[i] == 1 and level >= capacity)
       if fits then
-        after[i] = pack(debited(level, amount), parts, at, capacity, refill, period, held + amount)
+        after[i] = pack(debited(level, amount), parts, at, held + amount) .. shapes[i]
       end
     elseif kind == LEASE then
       local number, _, earliest = summary_of(value)
@@ -72,59 +55,29 @@ for i = 1, count do
     if not fits then
       short[#short + 1] = i
       amounts[i] = -1
-      refused = refused or shadows[i] ~= 1
+      refused = refused or asked[i] == 1
     end
   end
 end
 
 if not is_seeded then
-  return { 'unseeded', now, seen(values, kinds, now) }
+  return { 'unseeded', now, seen(KEYS, plan, values, now) }
 end
 if refused or dry_run == 1 then
   if refused and dry_run == 0 then
-    -- Buckets whose moment is so far ahead that they count from `now`: that lasts if written down.
-    local function restarted()
-      local restarts = {}
-      for i = 1, count do
-        if kinds[i] == BUCKET and values[i] then
-          local _, _, at, _, _, period = unpack_all(values[i])
-          if at - now > period then
-            local level, parts, moment, held =
-              bucket_at(values[i], capacities[i], refills[i], periods[i], now)
-            restarts[i] = pack(level, parts, moment, capacities[i], refills[i], periods[i], held)
-          end
-        end
-      end
-      return restarts
-    end
-    write_fields(fields, own, restarted())
+    write_fields(KEYS, plan, restarted(plan, values, now))
   end
-  return { 'refused', now, seen(values, kinds, now) }
+  return { 'refused', now, seen(KEYS, plan, values, now) }
 end
 
 local expires = now + ttl
-local held_amounts, held_names = amounts, names
 if #short > 0 or asks_all == 0 then
-  -- Only what is held: not what nothing was asked of, nor what a shadow limit would have refused.
-  local function held_only()
-    local kept_amounts, kept_names, asked = {}, {}, 0
-    local all_names = unpack_all(names)
-    for i = 1, count do
-      if amounts[i] ~= 0 then
-        asked = asked + 1
-      end
-      if amounts[i] > 0 then
-        kept_amounts[#kept_amounts + 1] = amounts[i]
-        kept_names[#kept_names + 1] = all_names[asked]
-      end
-    end
-    return kept_amounts, pack(kept_names)
-  end
-  held_amounts, held_names = held_only()
+  packed_amounts, tail = held_only(amounts, tail)
 end
-local reservation = pack(RESERVED, now, now, expires, ttl, output, 0, 0, 0, 0, 0,
-  held_amounts, {}, '', template, held_names)
+local reservation = pack(RESERVED, now, now, expires, ttl, output, 0, 0, 0, 0, 0)
+  .. packed_amounts .. NONE .. tail
 
+-- From here on writes.
 call('ZADD', KEYS[3], expires, id)
 call('SET', KEYS[2], reservation)
 set = FIRST_LEASE_SET - 1
@@ -136,11 +89,14 @@ for i = 1, count do
     end
   end
 end
-write_fields(fields, own, after)
-for place in pairs(adds) do
-  forget_some(KEYS[place], now - remember)
+write_fields(KEYS, plan, after)
+if adds_own then
+  forget_some(KEYS[1], now - remember)
+end
+if adds_shared then
+  forget_some(KEYS[5], now - remember)
 end
 for i = 1, count do
   after[i] = after[i] or values[i]
 end
-return { 'reserved', now, reservation, short, seen(after, kinds, now) }
+return { 'reserved', now, reservation, short, seen(KEYS, plan, after, now) }

@@ -1,24 +1,24 @@
 -- Seed: windows get the counts of the ledger where they are still unknown.
 
-local override, fields, used, held, prefixes = unpack(unpack_all(ARGV[1]))
+local override, fields, used, held, prefixes = unpack_all(ARGV[1])
 local KEPT = 3
 
 -- Windows of a limit but the latest few: their field names sort by time.
 local function forget_old(prefix)
   local found = {}
-  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  for _, field in ipairs(call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, #prefix) == prefix then
       found[#found + 1] = field
     end
   end
   table.sort(found)
   for i = 1, #found - KEPT do
-    redis.call('HDEL', KEYS[1], found[i])
+    call('HDEL', KEYS[1], found[i])
   end
 end
 
 for i = 1, #fields do
-  if redis.call('HSETNX', KEYS[1], fields[i], pack(used[i], held[i])) == 1 then
+  if call('HSETNX', KEYS[1], fields[i], pack(used[i], held[i])) == 1 then
     forget_old(prefixes[i])
   end
 end

@@ -1,7 +1,8 @@
 -- After the clock went back: no lease lasts longer than it was given for.
 
-local override, id, longest, own, fields, kinds = unpack(unpack_all(ARGV[1]))
-local names = ARGV[2]
+local override, id, longest = unpack_all(ARGV[1])
+local plan = plan_of(ARGV[2])
+local kinds = plan.kinds
 local now = clock(override)
 
 local stored = call('GET', KEYS[2])
@@ -9,14 +10,14 @@ if not stored then
   return { 'kept', now }
 end
 local r = read_reservation(stored)
-if r.state ~= RESERVED or r.names ~= names or r.expires <= now + longest then
+if r.state ~= RESERVED or r.names ~= plan.names or r.expires <= now + longest then
   return { 'kept', now }
 end
 local expires = now + r.ttl
-local values, after = read_fields(fields, own), {}
+local values, after = read_fields(KEYS, plan), {}
 call('ZADD', KEYS[3], expires, id)
 local set = FIRST_LEASE_SET - 1
-for i = 1, #fields do
+for i = 1, plan.count do
   if kinds[i] == LEASE then
     set = set + 1
     if r.amounts[i] > 0 then
@@ -28,5 +29,5 @@ for i = 1, #fields do
 end
 r.expires = expires
 call('SET', KEYS[2], packed_reservation(r))
-write_fields(fields, own, after)
+write_fields(KEYS, plan, after)
 return { 'shortened', now }

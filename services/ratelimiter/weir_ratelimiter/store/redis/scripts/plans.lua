@@ -1,0 +1,26 @@
+-- What is the same in all calls about the same limits comes as one string, the plan, and is read
+-- once. It is kept under that very string: a server that does not have it reads it again, and
+-- nothing can be out of date. Nobody changes a plan.
+
+local MOST_PLANS = 4096
+local plans, known = {}, 0
+
+local function plan_of(packed)
+  local plan = plans[packed]
+  if plan then
+    return plan
+  end
+  plan = { shapes = {} }
+  plan.own, plan.fields, plan.kinds, plan.resources, plan.capacities, plan.refills, plan.periods,
+    plan.names, plan.overdraws, plan.asked, plan.max_debts = unpack_all(packed)
+  plan.count = #plan.fields
+  for i, period in ipairs(plan.periods) do
+    plan.shapes[i] = pack(plan.capacities[i], plan.refills[i], period)
+  end
+  if known == MOST_PLANS then
+    plans, known = {}, 0
+  end
+  plans[packed] = plan
+  known = known + 1
+  return plan
+end
