@@ -21,6 +21,7 @@ from weir_core.rpc.framed import FramedConnection, FramedOptions, StreamClosed
 from weir_core.rpc.interceptors.errors import as_told
 from weir_core.rpc.interceptors.handler import Context, RpcMethod
 from weir_core.rpc.interceptors.tracing import traced
+from weir_core.tasks import end_task
 from weir_core.telemetry.tracing import Tracing
 
 _SERVICE = "weir.ratelimiter.v1.RateLimiterService"
@@ -105,9 +106,7 @@ class AccountStream:
         try:
             await self._connection.run(self._context.write, frames, self._on_frame)
         finally:
-            for task in self._running:
-                task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
+            await asyncio.gather(*map(end_task, list(self._running)))
 
     async def close(self, why: str) -> None:
         """See `AccountStreams.close`."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import WeirError
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.directory.book import LimitBook
 
@@ -32,8 +33,7 @@ class DirectoryFollower:
     async def stop(self) -> None:
         """End; the limits in force stay."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end_task(self._task)
 
     async def _run(self) -> None:
         while True:
