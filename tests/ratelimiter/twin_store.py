@@ -1,7 +1,7 @@
 """Two stores that are told the same, and must answer the same."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -43,6 +43,10 @@ class TwinStore:
     @property
     def epoch(self) -> str:
         return self.first.epoch
+
+    async def whole_epoch(self) -> str:
+        await self.second.whole_epoch()
+        return await self.first.whole_epoch()
 
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         return await self._same(lambda store: store.reserve(command, dry_run=dry_run))

@@ -81,7 +81,7 @@ class Limiter:
         degraded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
-        self._seeded = SeededStore(store, budgets or NoLedger())
+        self._seeded = SeededStore(store, budgets or NoLedger(), now_ms)
         self._signer = signer
         self._now_ms = now_ms
         self._default_ttl_ms = default_ttl_ms
@@ -113,6 +113,7 @@ class Limiter:
 
     def use(self, book: LimitBook) -> None:
         """Put new limits in force; levels are kept (see `BucketShape.reshaped`)."""
+        self._seeded.continuity.use(book)
         self._book = book
 
     async def reserve(self, ask: Ask, *, dry_run: bool = False) -> Admission:
@@ -198,6 +199,7 @@ class Limiter:
 
         Does nothing before the directory has come: what is due then is due later, too.
         """
+        self._seeded.continuity.observe()
         while self._book is not None:
             lapsed = await self._store.lapsed(_SWEPT_AT_ONCE)
             for reservation in lapsed:

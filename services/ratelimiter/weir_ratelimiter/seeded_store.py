@@ -1,10 +1,11 @@
 """A store that is told first how far windows were used that it does not know."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weir_core.errors import WeirError
 from weir_ratelimiter.budget_source import BudgetSource
+from weir_ratelimiter.continuity import Continuity
 from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.admission import ReserveCommand
 from weir_ratelimiter.domain.limit import Limit
@@ -13,11 +14,21 @@ from weir_ratelimiter.store.base import Adjusted, LimitState, Reserved, Store
 
 
 class SeededStore:
-    """The calls of `Store` that depend on what was used before."""
+    """The calls of `Store` that depend on what was used before.
 
-    def __init__(self, store: Store, budgets: BudgetSource) -> None:
+    Args:
+        store: the account.
+        budgets: what windows were used for before the store knew them.
+        now_ms: wall time, Unix milliseconds.
+
+    Attributes:
+        continuity: to be told of the directory, and to be kept watching the store.
+    """
+
+    def __init__(self, store: Store, budgets: BudgetSource, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self._seeder = Seeder(store, budgets)
+        self.continuity = Continuity(store, now_ms)
+        self._seeder = Seeder(store, budgets, self.continuity)
 
     async def reserve(self, command: ReserveCommand, *, dry_run: bool) -> Reserved:
         """See `Store.reserve`; every window is known.
@@ -34,6 +45,8 @@ class SeededStore:
             reserved = await self._store.reserve(command, dry_run=dry_run)
         for limit, window in reserved.unseeded:
             raise unseeded(limit, window)
+        if reserved.degraded and reserved.reservation is not None:
+            self.continuity.lent(command.limits)
         return reserved
 
     async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:

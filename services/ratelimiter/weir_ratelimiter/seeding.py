@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.budget_source import BudgetSource
+from weir_ratelimiter.continuity import Continuity
 from weir_ratelimiter.domain.calendar import Window
 from weir_ratelimiter.domain.change import Count, WindowMove
 from weir_ratelimiter.domain.limit import Limit
@@ -17,11 +18,16 @@ _log = get_logger(__name__)
 
 
 class Seeder:
-    """Seeds windows from a `BudgetSource`; each once, however many requests wait for it."""
+    """Seeds windows, each once, however many requests wait for it.
 
-    def __init__(self, store: Store, source: BudgetSource) -> None:
+    One that began while everything was in order (see `Continuity`) starts with 0; the
+    `BudgetSource` is asked of any other.
+    """
+
+    def __init__(self, store: Store, source: BudgetSource, continuity: Continuity) -> None:
         self._store = store
         self._source = source
+        self._continuity = continuity
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def seed(self, tenant_id: str, unseeded: Iterable[tuple[Limit, Window]]) -> None:
@@ -49,7 +55,8 @@ class Seeder:
             done.exception()
 
     async def _seed(self, tenant_id: str, limit: Limit, window: Window) -> None:
-        used = await self._used(limit, window)
+        unused = await self._continuity.is_unused(limit, window)
+        used = 0 if unused else await self._used(limit, window)
         move = WindowMove(limit.key, window.id, Count(used, 0))
         await self._store.seed(tenant_id, [move])
 

@@ -12,6 +12,7 @@ from tests.ratelimiter.account import Account
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.clock import ManualClock
 from weir_core.directory import DirectoryIndex
+from weir_ratelimiter.budget_source import BudgetSource
 from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.reservation import Reservation
@@ -129,11 +130,13 @@ class Site:
 class Replica(Account):
     """One ratelimiter of a site."""
 
-    def __init__(self, site: Site, name: str, **options: Any) -> None:
+    def __init__(
+        self, site: Site, name: str, budgets: BudgetSource | None = None, **options: Any
+    ) -> None:
         self.site = site
         self.away = AwayOptions(site.path / name, timeout_s=0.02, **options)
         self.parts: Assembled
-        super().__init__(site.path / name, MemoryOptions())
+        super().__init__(site.path / name, MemoryOptions(), budgets)
         self.clock = site.clock
 
     def _open(self) -> Any:
@@ -154,6 +157,7 @@ class Replica(Account):
             now_ms=self.site.now_ms,
             default_ttl_ms=30_000,
             metrics=LimiterMetrics(self.registry),
+            budgets=self.budgets,
             degraded=lambda: self.parts.mode.degraded,
         )
 
@@ -172,7 +176,7 @@ class Replica(Account):
     async def killed(self) -> "Replica":
         """What starts again after a kill -9: with nothing but what is on the disk."""
         await self.parts.local.close()
-        again = Replica(self.site, self.away.folder.name)
+        again = Replica(self.site, self.away.folder.name, self.budgets)
         await again.begin()
         return again
 

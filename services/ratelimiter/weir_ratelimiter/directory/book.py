@@ -13,6 +13,11 @@ _MOST_RESOLUTIONS = 100_000
 class LimitBook:
     """Resolves subjects to limits. A new version of the directory is a new book.
 
+    Attributes:
+        version: of the directory.
+        budgets: what the budgets of each place count, see `Tenure`.
+        plan_of: the plan of each tenant.
+
     Raises:
         WeirError: a limit of the directory is malformed; the former book stays in use.
     """
@@ -21,6 +26,8 @@ class LimitBook:
         self._index = index
         self.version = index.version
         self._specs = SpecTable(index.snapshot)
+        self.budgets = self._specs.budgets()
+        self.plan_of = self._specs.plan_of
         self._resolutions: dict[Subject, Resolution] = {}
 
     def resolve(self, subject: Subject) -> Resolution:

@@ -1,11 +1,12 @@
 """Every limit of one snapshot, checked once where it is configured."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from weir.directory.v1 import directory_pb2
 from weir_core.errors import InvalidField
 from weir_ratelimiter.directory.limits import LimitSpec, check_limit, context_window
-from weir_ratelimiter.domain.limit import Layer, Limit
+from weir_ratelimiter.directory.tenure import Place
+from weir_ratelimiter.domain.limit import Kind, Layer, Limit
 from weir_ratelimiter.domain.price import FREE, Price
 
 Specs = dict[str, LimitSpec]
@@ -89,6 +90,24 @@ class SpecTable:
         """What tokens of a model cost."""
         return self._prices.get(model, FREE)
 
+    @property
+    def plan_of(self) -> Mapping[str, str]:
+        """The plan of each tenant."""
+        return self._plan_of
+
+    def budgets(self) -> Mapping[Place, object]:
+        """What the budgets of each place count; places without any are left out."""
+        counted: dict[Place, object] = {(Layer.CLUSTER.label,): _counted(self._cluster)}
+        counted |= {("plan", plan): _counted(specs) for plan, specs in self._plans.items()}
+        for layer, by_owner in (
+            (Layer.TENANT, self._tenants),
+            (Layer.API_KEY, self._keys),
+            (Layer.MODEL, self._models),
+        ):
+            counted |= {(layer.label, owner): _counted(s) for owner, s in by_owner.items()}
+        counted |= {(Layer.USER.label, *user): _counted(s) for user, s in self._users.items()}
+        return {place: what for place, what in counted.items() if what}
+
     def _plan(self, tenant_id: str) -> Specs:
         return self._plans.get(self._plan_of.get(tenant_id, ""), _NONE)
 
@@ -96,6 +115,11 @@ class SpecTable:
         for tenant_id, plan_id in self._plan_of.items():
             if plan_id and plan_id not in self._plans:
                 raise InvalidField(f"tenant:{tenant_id}.plan_id", plan_id, "a known plan")
+
+
+def _counted(specs: Specs) -> frozenset[object]:
+    budgets = (spec for spec in specs.values() if spec.kind is Kind.WINDOW)
+    return frozenset((spec.id, spec.resource, spec.model, spec.calendar) for spec in budgets)
 
 
 def _checked(limits: Iterable[directory_pb2.Limit], where: str) -> Specs:

@@ -138,6 +138,12 @@ class Store(Protocol):
     def epoch(self) -> str:
         """Id of the state that this store holds; a store that lost its state has another."""
 
+    async def whole_epoch(self) -> str:
+        """The epoch, asked of the store at this moment.
+
+        Empty if a part of the state may be lost without the epoch changing.
+        """
+
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         """Debit every limit or none; the same command again gets the same reservation.
 

@@ -49,6 +49,10 @@ class MemoryStore:
         """See `Store`."""
         return self._log.epoch
 
+    async def whole_epoch(self) -> str:
+        """See `Store`."""
+        return self.epoch
+
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         """See `Store`."""
         now_ms = self._now_ms()

@@ -68,6 +68,10 @@ class ResilientStore:
         store = self._shared.store
         return self._local.epoch if self._mode.degraded or store is None else store.epoch
 
+    async def whole_epoch(self) -> str:
+        """See `Store`."""
+        return await self._shared.call(lambda store: store.whole_epoch())
+
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         """See `Store`."""
         reserved = await self._either(

@@ -57,6 +57,10 @@ class ClusterStore:
         """See `Store`."""
         return self._store.epoch
 
+    async def whole_epoch(self) -> str:
+        """See `Store`; empty: of the primaries one alone holds the epoch."""
+        return ""
+
     @property
     def states_lost(self) -> int:
         """See `RedisStore`."""

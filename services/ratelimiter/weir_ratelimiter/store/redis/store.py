@@ -129,6 +129,11 @@ class RedisStore:
         """See `Store`."""
         return self._memory.epoch
 
+    async def whole_epoch(self) -> str:
+        """See `Store`."""
+        await self._watch_epoch()
+        return self.epoch
+
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         """See `Store`."""
         backlog = self._shards.events
