@@ -243,6 +243,28 @@ async def test_a_silent_server_is_given_up_in_time(tmp_path: Path) -> None:
             await store.close()
 
 
+async def test_a_request_that_comes_after_its_caller_gave_up_is_not_admitted(
+    tmp_path: Path,
+) -> None:
+    """Else its caller is refused when it asks again, and the late one takes what comes free."""
+    with running_valkey(tmp_path) as server, server.client() as client:
+        store = await RedisStore.open(server.url, RedisOptions(timeout_s=0.5))
+        before = await levels(store)
+        server.pause()
+        try:
+            with pytest.raises(WeirError, match="no answer in time"):
+                await store.reserve(command("r1", LIMITS))
+        finally:
+            server.resume()
+        # Both tries are in its sockets.
+        async with asyncio.timeout(10):
+            while functions_sent(client)["fcall"] < 3:
+                await asyncio.sleep(0.01)
+        assert await levels(store) == before
+        assert await store.find("acme", command("r1", LIMITS).id) is None
+        await store.close()
+
+
 async def test_a_killed_server_comes_back_with_every_level(tmp_path: Path) -> None:
     with running_valkey(tmp_path, "--appendfsync", "always") as server:
         store = await RedisStore.open(server.url, PATIENT)

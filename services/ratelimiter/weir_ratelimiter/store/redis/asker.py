@@ -1,5 +1,6 @@
 """Asks the server, and asks again where the answer was that something else must be asked."""
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -44,14 +45,18 @@ class Asker:
         asked: Callable[[Moment], Fields],
         call: Callable[[Fields, Moment], Call],
     ) -> tuple[Reply, Fields]:
-        """Answer to a call that needs to know the windows of its moment, and its fields."""
+        """Answer to a call that is for this moment alone, and its fields.
+
+        The moment is over when one of its windows ends, or when nobody waits for the answer.
+        """
+        patience_ms = math.ceil(self._server.timeout_s * 1_000)
         for _ in range(_TRIES):
-            moment = self._time.moment()
+            moment = self._time.moment(patience_ms)
             fields = asked(moment)
             reply = await self.run(call(fields, moment))
             if reply[0] != b"moment":
                 return reply, fields
-        raise self._unsettled("its clock does not keep step")
+        raise self._unsettled("its answers come too late, or its clock does not keep step")
 
     async def run(self, call: Call) -> Reply:
         """Answer to a call; its second part is the server's time."""

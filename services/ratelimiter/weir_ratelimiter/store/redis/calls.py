@@ -35,7 +35,11 @@ def question(tenant_id: str, limits: Sequence[Limit], now_ms: int) -> Fields:
 def reserve(
     command: ReserveCommand, fields: Fields, remember_ms: int, moment: Moment, *, dry_run: bool
 ) -> Call:
-    """Reserve; `fields` are `demanded` by the command."""
+    """Reserve; `fields` are `demanded` by the command.
+
+    Nothing is decided once the caller has given up: it asks again, and may have been refused
+    meanwhile. What would be admitted then would be held by nobody until it lapses.
+    """
     by_key = {limit.key: limit for limit in command.limits}
     limits = [by_key[entry.key] for entry in fields.entries]
     not_before, not_after = _span(limits, moment.now_ms)
@@ -43,7 +47,7 @@ def reserve(
     asked = row(
         moment.override_ms,
         not_before,
-        not_after,
+        min(not_after, moment.until_ms),
         int(dry_run),
         command.id,
         command.ttl_ms,

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from weir_core.bucket import MAX_UNITS
+
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
     """When a call is made.
@@ -11,10 +13,12 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         now_ms: the server's time, about; Unix milliseconds.
         override_ms: what the script shall take for the time; 0: its own.
+        until_ms: when nobody waits for the answer any more, on the server's clock.
     """
 
     now_ms: int
     override_ms: int
+    until_ms: int = MAX_UNITS
 
 
 class ServerTime:
@@ -32,12 +36,13 @@ class ServerTime:
         self._forced_ms = forced_ms
         self._ahead_ms = 0
 
-    def moment(self) -> Moment:
-        """Now."""
+    def moment(self, patience_ms: int = MAX_UNITS) -> Moment:
+        """Now, for a caller that waits for `patience_ms` milliseconds."""
         if self._forced_ms is not None:
             forced = self._forced_ms()
-            return Moment(forced, forced)
-        return Moment(self._local_ms() + self._ahead_ms, 0)
+            return Moment(forced, forced, forced + patience_ms)
+        now_ms = self._local_ms() + self._ahead_ms
+        return Moment(now_ms, 0, now_ms + patience_ms)
 
     def heard(self, server_ms: int) -> None:
         """Take note of the time in an answer."""

@@ -29,12 +29,16 @@ class RedisServer:
 
     Attributes:
         address: host and port, without credentials.
+        timeout_s: of each answer, seconds.
         is_cluster: keys of different slots lie on different servers.
     """
 
-    def __init__(self, client: aioredis.Redis | aioredis.RedisCluster, address: str) -> None:
+    def __init__(
+        self, client: aioredis.Redis | aioredis.RedisCluster, address: str, timeout_s: float
+    ) -> None:
         self._client = client
         self.address = address
+        self.timeout_s = timeout_s
         self.is_cluster = isinstance(client, aioredis.RedisCluster)
 
     @classmethod
@@ -51,8 +55,8 @@ class RedisServer:
         """
         try:
             if urlsplit(url).scheme == _CLUSTER:
-                return cls(_cluster(url, timeout_s), _address(url))
-            return cls(_primary(url, timeout_s), _address(url))
+                return cls(_cluster(url, timeout_s), _address(url), timeout_s)
+            return cls(_primary(url, timeout_s), _address(url), timeout_s)
         except ValueError as error:
             raise StartupError(f"`store` is not a URL of Redis: {error}") from error
 
