@@ -19,7 +19,8 @@ PROBE = Library.of(
 local answers = {}
 for i, case in ipairs(unpack_all(ARGV[1])) do
   local now, capacity, refill, period, stored, debit, credit = unpack(case)
-  local level, parts, at = bucket_at(pack(unpack(stored)), capacity, refill, period, now)
+  local level, parts, at = bucket_at(
+    pack_row(BUCKET_ROW, unpack(stored)), capacity, refill, period, now)
   level = debited(level, debit)
   level, parts = credited(level, parts, credit, capacity)
   answers[i] = { level, parts, at }

@@ -1,4 +1,6 @@
-"""Values as the scripts keep them, and the domain's objects: MessagePack in a row, no frame."""
+"""Values as the functions keep them: rows of doubles, and MessagePack in a row without a frame."""
+
+import struct
 
 import msgspec
 
@@ -12,17 +14,6 @@ _STRING_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5}
 
 
 class _Reservation(msgspec.Struct, array_like=True, frozen=True):
-    state: State
-    created_ms: int
-    acquired_ms: int
-    expires_ms: int
-    ttl_ms: int
-    output_tokens: int
-    dispatched: int
-    prompt_done: int
-    cached_done: int
-    output_done: int
-    debt_tokens: int
     amounts: list[int]
     settlement: list[int]
     lifecycle: msgspec.Raw
@@ -31,35 +22,13 @@ class _Reservation(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Event(msgspec.Struct, array_like=True, frozen=True):
-    kind: EventKind
     template: msgspec.Raw
-    created_ms: int
-    charged_prompt: int
-    charged_cached: int
-    charged_output: int
-    previous_prompt: int
-    previous_cached: int
-    previous_output: int
-    quality: Quality
-    outcome: int
-    settled_ms: int
-    requests: int
     lifecycle: msgspec.Raw
 
 
 class _Grant(msgspec.Struct, array_like=True, frozen=True):
     at_ms: int
     template: msgspec.Raw
-
-
-class _Bucket(msgspec.Struct, array_like=True, frozen=True):
-    level: int
-    parts: int
-    at_ms: int
-    held: int
-    capacity: int
-    refill: int
-    period_ms: int
 
 
 class LeaseView(msgspec.Struct, array_like=True, frozen=True):
@@ -80,10 +49,13 @@ class LeaseView(msgspec.Struct, array_like=True, frozen=True):
 
 NOBODY = LeaseView(0, 0, 0, 0)
 
+_bucket_row = struct.Struct("<7d")
+_reservation_row = struct.Struct("<11d")
+_event_row = struct.Struct("<12d")
+
 _reservations = msgspec.msgpack.Decoder(_Reservation)
 _events = msgspec.msgpack.Decoder(_Event)
 _grants = msgspec.msgpack.Decoder(_Grant)
-_buckets = msgspec.msgpack.Decoder(_Bucket)
 _counts = msgspec.msgpack.Decoder(Count)
 _views = msgspec.msgpack.Decoder(LeaseView)
 _templates = msgspec.msgpack.Decoder(Reservation)
@@ -98,18 +70,21 @@ def template_of(reservation: Reservation) -> bytes:
 
 def reservation_from(value: bytes) -> Reservation:
     """A stored reservation."""
-    row = _reservations.decode(b"\xdc\x00\x10" + value)
+    state, created_ms, _, expires_ms, ttl_ms, output_tokens, dispatched, *done, debt_tokens = (
+        _whole(_reservation_row, value)
+    )
+    row = _reservations.decode(b"\x95" + value[_reservation_row.size :])
     return msgspec.structs.replace(
         _templates.decode(_text(row.template)),
-        state=row.state,
+        state=State(state),
         entries=entries_from(_text(row.names), row.amounts),
-        output_tokens=row.output_tokens,
-        created_ms=row.created_ms,
-        expires_ms=row.expires_ms,
-        ttl_ms=row.ttl_ms,
-        dispatched=bool(row.dispatched),
-        progress=Usage(row.prompt_done, row.cached_done, row.output_done),
-        debt_tokens=row.debt_tokens,
+        output_tokens=output_tokens,
+        created_ms=created_ms,
+        expires_ms=expires_ms,
+        ttl_ms=ttl_ms,
+        dispatched=bool(dispatched),
+        progress=Usage(*done),
+        debt_tokens=debt_tokens,
         lifecycle=_text(row.lifecycle),
         settlement=_settlement_from(row.settlement),
     )
@@ -117,28 +92,29 @@ def reservation_from(value: bytes) -> Reservation:
 
 def names_of(value: bytes) -> bytes:
     """The names of a stored reservation's entries."""
-    return _text(_reservations.decode(b"\xdc\x00\x10" + value).names)
+    return _text(_reservations.decode(b"\x95" + value[_reservation_row.size :]).names)
 
 
 def event_from(value: bytes) -> LedgerEvent:
     """The event of an ended reservation."""
-    row = _events.decode(b"\x9e" + value)
+    kind, created_ms, *tokens, quality, outcome, settled_ms, requests = _whole(_event_row, value)
+    row = _events.decode(b"\x92" + value[_event_row.size :])
     reservation = _templates.decode(_text(row.template))
     return LedgerEvent(
         reservation_id=reservation.id,
-        kind=row.kind,
+        kind=EventKind(kind),
         request_id=reservation.request_id,
         subject=reservation.subject,
-        charged=Usage(row.charged_prompt, row.charged_cached, row.charged_output),
-        previous=Usage(row.previous_prompt, row.previous_cached, row.previous_output),
-        quality=row.quality,
-        outcome=row.outcome,
+        charged=Usage(*tokens[:3]),
+        previous=Usage(*tokens[3:]),
+        quality=Quality(quality),
+        outcome=outcome,
         price_version=reservation.price_version,
-        created_ms=row.created_ms,
-        settled_ms=row.settled_ms,
+        created_ms=created_ms,
+        settled_ms=settled_ms,
         lifecycle=_text(row.lifecycle),
         price=reservation.price,
-        requests=row.requests,
+        requests=requests,
     )
 
 
@@ -151,14 +127,13 @@ def grant_from(value: bytes) -> LedgerEvent:
 
 def bucket_from(value: bytes) -> Bucket:
     """A stored bucket."""
-    row = _buckets.decode(b"\x97" + value)
-    shape = BucketShape(row.capacity, row.refill, row.period_ms)
-    return Bucket(shape, BucketState(row.level, row.parts, row.at_ms))
+    level, parts, at_ms, _, *shape = _whole(_bucket_row, value)
+    return Bucket(BucketShape(*shape), BucketState(level, parts, at_ms))
 
 
 def bucket_held(value: bytes) -> int:
     """Units that open reservations hold in a stored bucket."""
-    return _buckets.decode(b"\x97" + value).held
+    return _whole(_bucket_row, value)[3]
 
 
 def count_from(value: bytes) -> Count:
@@ -184,6 +159,11 @@ def _settlement_from(numbers: list[int]) -> Settlement | None:
         settled_ms=at_ms,
         late=bool(late),
     )
+
+
+def _whole(row: struct.Struct, value: bytes) -> list[int]:
+    """Numbers at the start of a value: doubles that are whole."""
+    return [int(number) for number in row.unpack_from(value)]
 
 
 def _text(raw: msgspec.Raw) -> bytes:

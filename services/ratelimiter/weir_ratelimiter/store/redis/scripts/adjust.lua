@@ -25,7 +25,7 @@ if kind == BUCKET then
   else
     level = level + units
   end
-  after = pack(level, parts, at, held, capacity, refill, period)
+  after = pack_row(BUCKET_ROW, level, parts, at, held, capacity, refill, period)
 elseif value then
   local used, held = unpack_all(value)
   if math.abs(used - units) > MOST then

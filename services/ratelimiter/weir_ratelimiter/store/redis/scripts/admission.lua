@@ -31,11 +31,12 @@ local function restarted(plan, values, now)
   local restarts = {}
   for i = 1, plan.count do
     if plan.kinds[i] == BUCKET and values[i] then
-      local _, _, at, _, _, _, period = unpack_all(values[i])
+      local _, _, at, _, _, _, period = unpack_row(BUCKET_ROW, values[i])
       if at - now > period then
-        local level, parts, moment, held = bucket_at(
-          values[i], plan.capacities[i], plan.refills[i], plan.periods[i], now)
-        restarts[i] = pack(level, parts, moment, held) .. plan.shapes[i]
+        local capacity, refill = plan.capacities[i], plan.refills[i]
+        period = plan.periods[i]
+        local level, parts, moment, held = bucket_at(values[i], capacity, refill, period, now)
+        restarts[i] = pack_row(BUCKET_ROW, level, parts, moment, held, capacity, refill, period)
       end
     end
   end

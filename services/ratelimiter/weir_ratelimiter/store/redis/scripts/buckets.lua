@@ -2,6 +2,8 @@
 -- reservations hold, and the shape under which the level was reached. One that is not there is
 -- full. The arithmetic is that of weir_core.bucket.
 
+local BUCKET_ROW = '<ddddddd'
+
 local function credited(level, parts, amount, capacity)
   if level + amount >= capacity then
     return capacity, 0
@@ -19,7 +21,8 @@ local function bucket_at(stored, capacity, refill, period, now)
   if not stored then
     return capacity, 0, now, 0
   end
-  local level, parts, at, held, old_capacity, old_refill, old_period = unpack_all(stored)
+  local level, parts, at, held, old_capacity, old_refill, old_period =
+    unpack_row(BUCKET_ROW, stored)
   local elapsed = now - at
   if elapsed > 0 then
     local units, rest = divided(elapsed, old_refill, parts, old_period)

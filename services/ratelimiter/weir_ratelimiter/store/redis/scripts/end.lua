@@ -4,7 +4,7 @@ local SETTLE, REFUND, EXPIRE = 1, 2, 3
 local EXACT, ESTIMATED = 1, 2
 local OUTCOME_EXPIRED = 8
 local CHARGE, ADJUST = 1, 2
-local REQUESTS, TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, COST = 1, 2, 3, 4, 7
+local EVENT_ROW = '<dddddddddddd'
 
 local override, mode, id, remember, is_own_epoch, tells, admitted_ms, prompt, requests,
   is_reported, reported_prompt, reported_cached, reported_output, quality, outcome,
@@ -26,7 +26,8 @@ if not stored then
 end
 
 local state, created, acquired, expires, ttl, output, dispatched, prompt_done, cached_done,
-  output_done, debt, amounts, before, last_lifecycle, template, names = unpack_all(stored)
+  output_done, debt = unpack_row(RESERVATION_ROW, stored)
+local _, amounts, before, last_lifecycle, template, names = packed_of(stored)
 local open = state == RESERVED
 if state == SETTLED or (mode ~= SETTLE and not open) then
   return { mode == EXPIRE and 'kept' or 'known', now, stored }
@@ -63,32 +64,34 @@ elseif mode == REFUND or quality ~= EXACT then
   quality = ESTIMATED
 end
 
+-- By resource: requests, tokens, input and output tokens, two that only leases count, cost.
 local charge_for = {
-  [REQUESTS] = charged_requests,
-  [TOKENS] = min(charged_prompt + charged_output, MOST),
-  [INPUT_TOKENS] = charged_prompt,
-  [OUTPUT_TOKENS] = charged_output,
-  [COST] = min(
-    (charged_prompt - charged_cached) * input_price
-      + charged_cached * cached_price + charged_output * output_price, MOST),
+  charged_requests,
+  min(charged_prompt + charged_output, MOST),
+  charged_prompt,
+  charged_output,
+  0,
+  0,
+  min((charged_prompt - charged_cached) * input_price
+    + charged_cached * cached_price + charged_output * output_price, MOST),
 }
 
 local values = read_fields(KEYS, plan)
+local is_final = state == SETTLED
 local after, charges, released = {}, {}, {}
 local set = FIRST_LEASE_SET - 1
 for i = 1, count do
-  local kind, amount, value = kinds[i], amounts[i], values[i]
+  local kind, amount, value, charged = kinds[i], amounts[i], values[i], -1
   if kind == LEASE then
     set = set + 1
     if open and amount > 0 then
       released[i] = KEYS[set]
     end
-    charges[i] = -1
   elseif amount < 0 then
-    charges[i] = -1
+    -- It holds nothing of this limit.
   elseif kind == WINDOW then
     local charge = charge_for[resources[i]]
-    charges[i] = charge
+    charged = charge
     if value then
       local used, held = unpack_all(value)
       if open then
@@ -100,8 +103,8 @@ for i = 1, count do
   else
     local charge = charge_for[resources[i]]
     local released_units = open and amount or 0
-    local capacity, refill, period, shape = shape_of(plan, i, value)
-    charges[i] = capacity and charge or -1
+    local capacity, refill, period = shape_of(plan, i, value)
+    charged = capacity and charge or -1
     if capacity and charge ~= amount then
       local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
       if charge > amount then
@@ -109,20 +112,25 @@ for i = 1, count do
       else
         level, parts = credited(level, parts, amount - charge, capacity)
       end
-      after[i] = pack(level, parts, at, max(0, held - released_units)) .. shape
+      after[i] = pack_row(BUCKET_ROW, level, parts, at, max(0, held - released_units),
+        capacity, refill, period)
     elseif value then
       after[i] = without_held(value, released_units)
     end
+  end
+  -- Nobody asks for the charges of what can change no more.
+  if not is_final then
+    charges[i] = charged
   end
 end
 
 local is_first = before[1] == nil
 local requests_before = (not is_first and ran) and requests or 0
-local event = pack(is_first and CHARGE or ADJUST, template, created,
+local event = pack_row(EVENT_ROW, is_first and CHARGE or ADJUST, created,
   charged_prompt, charged_cached, charged_output,
   before[1] or 0, before[2] or 0, before[3] or 0,
-  quality, outcome, now, charged_requests - requests_before,
-  lifecycle ~= '' and lifecycle or last_lifecycle)
+  quality, outcome, now, charged_requests - requests_before)
+  .. pack(template, lifecycle ~= '' and lifecycle or last_lifecycle)
 
 -- From here on writes. The first one fails, if any does, and then nothing was written.
 if tells == 1 then
@@ -135,12 +143,11 @@ for i, key in pairs(released) do
   after[i] = free_place(key, values[i], id, acquired)
 end
 if remember > 0 then
-  local numbers = pack(state, created, acquired, expires, ttl, output, dispatched, prompt_done,
+  local numbers = pack_row(RESERVATION_ROW, state, created, acquired, expires, ttl, output, dispatched, prompt_done,
     cached_done, output_done, debt)
   local settlement = ELEVEN .. pack(charged_prompt, charged_cached, charged_output,
     mode == SETTLE and is_reported or 0, reported_prompt, reported_cached, reported_output,
     quality, outcome, now, open and 0 or 1)
-  local is_final = state == SETTLED
   stored = numbers .. (is_final and NONE or pack(charges)) .. settlement
     .. pack('', template, is_final and '' or names)
   call('SET', KEYS[2], stored, 'PX', remember)

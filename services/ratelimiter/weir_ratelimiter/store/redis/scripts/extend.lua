@@ -53,10 +53,10 @@ for i = 1, #values do
   if counts and r.amounts[i] >= 0 then
     local free
     if kind == BUCKET then
-      local capacity, refill, period, shape = shape_of(plan, i, values[i])
+      local capacity, refill, period = shape_of(plan, i, values[i])
       if capacity then
         local level, parts, at, held = bucket_at(values[i], capacity, refill, period, now)
-        levels[i] = { level, parts, at, held, shape }
+        levels[i] = { level, parts, at, held, capacity, refill, period }
         free = level
       end
     elseif kind == WINDOW and values[i] then
@@ -88,8 +88,9 @@ if debit > 0 then
   for i, state in pairs(levels) do
     local units = units_of(resources[i], debit)
     if kinds[i] == BUCKET then
-      local level, parts, at, held, shape = unpack(state)
-      after[i] = pack(debited(level, units), parts, at, held + units) .. shape
+      local level, parts, at, held, capacity, refill, period = unpack(state)
+      after[i] = pack_row(BUCKET_ROW, debited(level, units), parts, at, held + units,
+        capacity, refill, period)
     else
       after[i] = pack(state[1], state[2] + units)
     end

@@ -10,7 +10,7 @@ local function is_idle(field, value, idle_since)
   elseif kind ~= 'b:' then
     return false
   end
-  local level, parts, at, held, capacity, refill, period = unpack_all(value)
+  local level, parts, at, held, capacity, refill, period = unpack_row(BUCKET_ROW, value)
   if held > 0 or at > idle_since then
     return false
   end

@@ -10,13 +10,10 @@ local function plan_of(packed)
   if plan then
     return plan
   end
-  plan = { shapes = {} }
+  plan = {}
   plan.own, plan.fields, plan.kinds, plan.resources, plan.capacities, plan.refills, plan.periods,
     plan.names, plan.overdraws, plan.asked, plan.max_debts = unpack_all(packed)
   plan.count = #plan.fields
-  for i, period in ipairs(plan.periods) do
-    plan.shapes[i] = pack(plan.capacities[i], plan.refills[i], period)
-  end
   if known == MOST_PLANS then
     plans, known = {}, 0
   end

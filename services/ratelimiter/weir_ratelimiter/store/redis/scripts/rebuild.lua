@@ -14,10 +14,11 @@ local function rebuild(KEYS, plan, id, created, record, now)
       set = set + 1
       after[i] = hold_place(KEYS[set], values[i], id, now, now + ttl)
     elseif kinds[i] == BUCKET then
-      local capacity, refill, period, shape = shape_of(plan, i, values[i])
+      local capacity, refill, period = shape_of(plan, i, values[i])
       if capacity then
         local level, parts, at, held = bucket_at(values[i], capacity, refill, period, now)
-        after[i] = pack(debited(level, amount), parts, at, held + amount) .. shape
+        after[i] = pack_row(BUCKET_ROW, debited(level, amount), parts, at, held + amount,
+          capacity, refill, period)
       end
     elseif values[i] then
       local used, held = unpack_all(values[i])
@@ -26,8 +27,8 @@ local function rebuild(KEYS, plan, id, created, record, now)
       amounts[i] = 0
     end
   end
-  local reservation = pack(RESERVED, created, now, now + ttl, ttl, output, 0, 0, 0, 0, 0,
-    amounts, {}, '', template, plan.names)
+  local reservation = pack_row(RESERVATION_ROW, RESERVED, created, now, now + ttl, ttl, output,
+    0, 0, 0, 0, 0) .. pack(amounts, {}, '', template, plan.names)
   call('SET', KEYS[2], reservation)
   write_fields(KEYS, plan, after)
   return reservation

@@ -2,18 +2,18 @@
 
 -- A bucket that is left alone, but for what is held.
 local function without_held(stored, units)
-  local level, parts, at, held, capacity, refill, period = unpack_all(stored)
-  return pack(level, parts, at, max(0, held - units), capacity, refill, period)
+  local level, parts, at, held, capacity, refill, period = unpack_row(BUCKET_ROW, stored)
+  return pack_row(BUCKET_ROW, level, parts, at, max(0, held - units), capacity, refill, period)
 end
 
 -- The shape that a bucket has: that of its limit, or of its state if the limit is gone
--- (period 0); nil if there is no bucket then. Last the same, packed.
+-- (period 0); nil if there is no bucket then.
 local function shape_of(plan, i, stored)
   if plan.periods[i] > 0 then
-    return plan.capacities[i], plan.refills[i], plan.periods[i], plan.shapes[i]
+    return plan.capacities[i], plan.refills[i], plan.periods[i]
   end
   if stored then
-    local _, _, _, _, capacity, refill, period = unpack_all(stored)
-    return capacity, refill, period, pack(capacity, refill, period)
+    local _, _, _, _, capacity, refill, period = unpack_row(BUCKET_ROW, stored)
+    return capacity, refill, period
   end
 end

@@ -16,7 +16,7 @@ if stored then
   return repeated(KEYS, plan, id, stored, now)
 end
 
-local refills, periods, shapes = plan.refills, plan.periods, plan.shapes
+local refills, periods = plan.refills, plan.periods
 local overdraws, asked = plan.overdraws, plan.asked
 local amounts = unpack_all(packed_amounts)
 local values = read_fields(KEYS, plan)
@@ -34,11 +34,12 @@ for i = 1, count do
       adds_own, adds_shared = adds_own or i <= plan.own, adds_shared or i > plan.own
     end
     if kind == BUCKET then
-      local capacity = capacities[i]
-      local level, parts, at, held = bucket_at(value, capacity, refills[i], periods[i], now)
+      local capacity, refill, period = capacities[i], refills[i], periods[i]
+      local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
       fits = level >= amount or (overdraws[i] == 1 and level >= capacity)
       if fits then
-        after[i] = pack(debited(level, amount), parts, at, held + amount) .. shapes[i]
+        after[i] = pack_row(BUCKET_ROW, debited(level, amount), parts, at, held + amount,
+          capacity, refill, period)
       end
     elseif kind == LEASE then
       local number, _, earliest = summary_of(value)
@@ -74,8 +75,8 @@ local expires = now + ttl
 if #short > 0 or asks_all == 0 then
   packed_amounts, tail = held_only(amounts, tail)
 end
-local reservation = pack(RESERVED, now, now, expires, ttl, output, 0, 0, 0, 0, 0)
-  .. packed_amounts .. NONE .. tail
+local reservation = pack_row(RESERVATION_ROW, RESERVED, now, now, expires, ttl, output,
+  0, 0, 0, 0, 0) .. packed_amounts .. NONE .. tail
 
 -- From here on writes.
 call('ZADD', KEYS[3], expires, id)
