@@ -38,7 +38,8 @@ from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
 T = TypeVar("T")
 
 _CALL_S = 5.0
-_TTL_MS = 30_000
+# No lease lapses in a race, however long its client goes unanswered.
+_TTL_MS = 300_000
 _SWEEP_S = 0.5
 _NO_ANSWER = (
     grpc.StatusCode.UNAVAILABLE,

@@ -1,4 +1,4 @@
-"""A TCP proxy that can lose answers: what was asked has been done, and nobody hears of it."""
+"""A TCP proxy that can lose answers, and pass requests on when nobody waits for them any more."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,11 +17,21 @@ class LossyProxy:
         self.answers = 0
         self._target_port = target_port
         self._to_lose = 0
+        self._to_delay = 0
+        self._delay_s = 0.0
         self._connections: set[asyncio.Task[None]] = set()
 
     def lose_answers(self, number: int) -> None:
-        """Cut the connections of the next answers in place of passing them on."""
+        """Cut the connections of the next answers in place of passing them on.
+
+        What was asked has been done, and nobody hears of it.
+        """
         self._to_lose += number
+
+    def delay_requests(self, number: int, delay_s: float) -> None:
+        """Pass the next requests on after `delay_s` seconds, though their callers hang up."""
+        self._to_delay += number
+        self._delay_s = delay_s
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
@@ -56,7 +66,7 @@ class LossyProxy:
     ) -> None:
         """Until either side closes, or an answer is lost."""
         ways = {
-            asyncio.create_task(_pump(reader, server_writer)),
+            asyncio.create_task(self._pump_requests(reader, server_writer)),
             asyncio.create_task(self._pump_answers(server_reader, writer)),
         }
         try:
@@ -65,6 +75,16 @@ class LossyProxy:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _pump_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while data := await reader.read(65_536):
+            if self._to_delay:
+                self._to_delay -= 1
+                await asyncio.sleep(self._delay_s)
+            writer.write(data)
+            await writer.drain()
 
     async def _pump_answers(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -76,12 +96,6 @@ class LossyProxy:
                 return
             writer.write(data)
             await writer.drain()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
 
 
 @asynccontextmanager

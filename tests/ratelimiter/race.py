@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 OPEN_END = 2**63 - 1
+STORE_TIMEOUT_S = 1.5
 
 
 class Who(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     addresses: Sequence[str] = ()
     store: str = ""
-    store_timeout_s: float = 1.5
+    store_timeout_s: float = STORE_TIMEOUT_S
     directory: bytes = b""
     give_up_s: float = 60.0
 

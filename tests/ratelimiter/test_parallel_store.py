@@ -16,7 +16,7 @@ from tests.ratelimiter.exported import exported
 from tests.ratelimiter.fleet import ready_for, run_fleet
 from tests.ratelimiter.lossy_proxy import LossyProxy, lossy_proxy
 from tests.ratelimiter.process import TOKEN, LimiterProcess, limiter_process
-from tests.ratelimiter.race import Report
+from tests.ratelimiter.race import STORE_TIMEOUT_S, Report
 from tests.ratelimiter.race_check import (
     charged_once_each,
     every_level_is_exact,
@@ -64,7 +64,13 @@ async def answers_lost(server: Valkey, proxy: LossyProxy) -> None:
     proxy.lose_answers(20)
 
 
+async def requests_late(server: Valkey, proxy: LossyProxy) -> None:
+    """Requests arrive when their callers have asked again, and may have been refused."""
+    proxy.delay_requests(64, STORE_TIMEOUT_S + 0.5)
+
+
 FAULTS: tuple[Fault, ...] = (
+    requests_late,
     answers_lost,
     scripts_flushed,
     killed_and_restarted,
@@ -163,7 +169,7 @@ async def _let_happen(
 ) -> int:
     """Has each fault after so many more answers of the server; returns how many happened."""
     for happened, fault in enumerate(faults):
-        due = proxy.answers + dice.randint(300, 1_000)
+        due = proxy.answers + dice.randint(150, 600)
         while proxy.answers < due:
             if racing.done():
                 return happened
