@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -42,7 +43,7 @@ class MetricsInterceptor(HandlerInterceptor):
         """Measures one RPC."""
         metrics = self._of(call.method)
         metrics.started.inc()
-        metrics.in_flight.inc()
+        metrics.in_flight += 1
         began = time.perf_counter()
         error: BaseException | None = None
         try:
@@ -51,7 +52,7 @@ class MetricsInterceptor(HandlerInterceptor):
             error = exc
             raise
         finally:
-            metrics.in_flight.dec()
+            metrics.in_flight -= 1
             metrics.seconds.observe(time.perf_counter() - began)
             metrics.handled(code_of(call.context, error)).inc()
 
@@ -59,27 +60,31 @@ class MetricsInterceptor(HandlerInterceptor):
         found = self._of_method.get(method)
         if found is None:
             labels = (method.kind, method.service, method.name)
-            found = self._of_method[method] = _MethodMetrics(
+            found = _MethodMetrics(
                 self._started.labels(*labels),
-                self._in_flight.labels(*labels),
                 self._seconds.labels(*labels),
                 lambda code: self._handled.labels(*labels, code.name),
             )
+            self._in_flight.labels(*labels).set_function(partial(_in_flight, found))
+            self._of_method[method] = found
         return found
 
 
 class _MethodMetrics:
-    """The metrics of one method, looked up once: to look them up costs more than to count."""
+    """The metrics of one method, looked up once: to look them up costs more than to count.
+
+    Attributes:
+        in_flight: read when metrics are collected.
+    """
 
     def __init__(
         self,
         started: Counter,
-        in_flight: Gauge,
         seconds: Histogram,
         handled: Callable[[grpc.StatusCode], Counter],
     ) -> None:
+        self.in_flight = 0
         self.started = started
-        self.in_flight = in_flight
         self.seconds = seconds
         self._handled = handled
         self._by_code: dict[grpc.StatusCode, Counter] = {}
@@ -90,6 +95,10 @@ class _MethodMetrics:
         if found is None:
             found = self._by_code[code] = self._handled(code)
         return found
+
+
+def _in_flight(metrics: _MethodMetrics) -> float:
+    return metrics.in_flight
 
 
 def rpcs_in_flight(registry: CollectorRegistry) -> int:
