@@ -37,7 +37,7 @@ from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.calendar import Unit
 from weir_ratelimiter.domain.change import Count, LedgerEvent, WindowMove
-from weir_ratelimiter.domain.demand import charge_for
+from weir_ratelimiter.domain.demand import charges
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.ids import reservation_id
 from weir_ratelimiter.domain.limit import Kind, Limit, Resource
@@ -405,8 +405,8 @@ def _charged(event: LedgerEvent, hold: Hold, key: str) -> int:
     resource = part.limit.resource
     if resource is Resource.REQUESTS:
         return event.requests
-    before = charge_for(resource, event.previous, 0, event.price)
-    return charge_for(resource, event.charged, 0, event.price) - before
+    before = charges(event.previous, 0, event.price)[resource]
+    return charges(event.charged, 0, event.price)[resource] - before
 
 
 def run(stores: Callable[[], Sequence[StoreUnderTest]], histories: int, steps: int) -> None:

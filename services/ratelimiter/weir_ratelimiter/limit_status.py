@@ -22,7 +22,7 @@ class StatusWriter:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Limit, LimitStatus]] = {}
+        self._known: dict[str, tuple[Limit, LimitStatus, bool]] = {}
 
     def write(
         self,
@@ -52,29 +52,32 @@ class StatusWriter:
     def fill(self, state: LimitState, status: LimitStatus, now_ms: int) -> LimitStatus:
         """Write one state into an empty status; return it."""
         limit = state.limit
-        status.CopyFrom(self._fixed(limit))
-        if limit.numbers_are_own:
+        fixed, own = self._fixed(limit)
+        status.CopyFrom(fixed)
+        if own:
             _write_numbers(state, status, now_ms)
         if state.window:
             status.window = state.window
         return status
 
-    def _fixed(self, limit: Limit) -> LimitStatus:
+    def _fixed(self, limit: Limit) -> tuple[LimitStatus, bool]:
+        """What never changes, and whether the numbers are the caller's own."""
         known = self._known.get(limit.key)
         if known is not None and known[0] is limit:
-            return known[1]
+            return known[1], known[2]
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
+        own = limit.numbers_are_own
         fixed = LimitStatus(
             limit_id=limit.key,
             limit_type=limit.limit_type,
             resource=limit.resource_name,
             layer=limit.layer.label,
-            limit=limit.capacity if limit.numbers_are_own else None,
+            limit=limit.capacity if own else None,
             shadow=limit.shadow,
         )
-        self._known[limit.key] = limit, fixed
-        return fixed
+        self._known[limit.key] = limit, fixed, own
+        return fixed, own
 
 
 def _write_numbers(state: LimitState, status: LimitStatus, now_ms: int) -> None:

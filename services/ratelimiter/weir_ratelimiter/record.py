@@ -5,6 +5,7 @@ if the store has lost its state. Signed with HMAC-SHA256 (RFC 2104) by the clust
 contents are ours, whoever carried them.
 """
 
+import hashlib
 import hmac
 
 import msgspec
@@ -92,7 +93,7 @@ class RecordSigner:
     def __init__(self, secret: bytes) -> None:
         if not secret:
             raise ValueError("the cluster secret is empty")
-        self._secret = secret
+        self._mac = hmac.new(secret, _CONTEXT, hashlib.sha256)
         self._decoder = msgspec.msgpack.Decoder(Record)
 
     def sign(self, reservation: Reservation, epoch: str) -> bytes:
@@ -120,7 +121,9 @@ class RecordSigner:
         return record
 
     def _tag(self, payload: bytes) -> bytes:
-        return hmac.digest(self._secret, _CONTEXT + payload, "sha256")
+        mac = self._mac.copy()
+        mac.update(payload)
+        return mac.digest()
 
 
 def _invalid(why: str) -> WeirError:

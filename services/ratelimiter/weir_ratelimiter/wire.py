@@ -15,6 +15,7 @@ from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Quality, Usage
 
 _MOST_LIFECYCLE_BYTES = 16_384
+_OUTCOMES = frozenset(lifecycle_pb2.Outcome.values())
 
 
 def subject_from(message: subject_pb2.Subject) -> Subject:
@@ -85,7 +86,7 @@ def outcome_from(number: int) -> int:
     Raises:
         InvalidField: there is no such outcome.
     """
-    if number not in lifecycle_pb2.Outcome.values():
+    if number not in _OUTCOMES:
         raise InvalidField("outcome", number, "one of weir.common.v1.Outcome")
     return number
 

@@ -48,18 +48,12 @@ def demand(
     return tuple(amounts)
 
 
-def charge_for(resource: Resource, usage: Usage, requests: int, price: Price = FREE) -> int:
-    """Units of a bucket's or window's resource that a request with `usage` costs in the end."""
-    match resource:
-        case Resource.REQUESTS:
-            return requests
-        case Resource.TOKENS:
-            return min(usage.prompt_tokens + usage.completion_tokens, MAX_UNITS)
-        case Resource.INPUT_TOKENS:
-            return usage.prompt_tokens
-        case Resource.OUTPUT_TOKENS:
-            return usage.completion_tokens
-        case Resource.COST:
-            return price.cost(usage)
-        case _:
-            raise ValueError(f"{resource.name} is not charged")
+def charges(usage: Usage, requests: int, price: Price = FREE) -> Amounts:
+    """Units of every resource that a request with `usage` costs in the end; no leases."""
+    amounts = [0] * _SIZE
+    amounts[Resource.REQUESTS] = requests
+    amounts[Resource.TOKENS] = min(usage.prompt_tokens + usage.completion_tokens, MAX_UNITS)
+    amounts[Resource.INPUT_TOKENS] = usage.prompt_tokens
+    amounts[Resource.OUTPUT_TOKENS] = usage.completion_tokens
+    amounts[Resource.COST] = price.cost(usage)
+    return tuple(amounts)

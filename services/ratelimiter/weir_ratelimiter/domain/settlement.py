@@ -19,7 +19,7 @@ from weir_ratelimiter.domain.change import (
     Move,
     WindowMove,
 )
-from weir_ratelimiter.domain.demand import charge_for
+from weir_ratelimiter.domain.demand import charges
 from weir_ratelimiter.domain.entry_bucket import bucket_of
 from weir_ratelimiter.domain.levels import Levels
 from weir_ratelimiter.domain.limit import Kind, Limit
@@ -132,10 +132,13 @@ def _end(
     moves: list[Move] = []
     counts: list[WindowMove] = []
     entries: list[Entry] = []
+    costs = charges(ending.charged, requests, reservation.price)
+    # A late settlement corrects them once more; after a settlement nothing does.
+    final = state is State.SETTLED
     for entry in reservation.entries:
         if entry.kind is Kind.LEASE:
             continue
-        charge = charge_for(entry.resource, ending.charged, requests, reservation.price)
+        charge = costs[entry.resource]
         if entry.kind is Kind.WINDOW:
             counts.extend(_charged(entry, charge, levels, held=reservation.open))
         else:
@@ -143,8 +146,7 @@ def _end(
             if bucket is None:
                 continue
             moves.extend(_correction(entry, bucket, charge - entry.amount))
-        # A late settlement corrects them once more; after a settlement nothing does.
-        if state is not State.SETTLED:
+        if not final:
             entries.append(msgspec.structs.replace(entry, amount=charge))
     ended = msgspec.structs.replace(
         reservation,
