@@ -194,6 +194,24 @@ async def test_a_server_that_may_forget_is_refused(
         await RedisStore.open(server.url, PATIENT)
 
 
+async def test_a_server_that_still_loads_is_not_taken_for_one_that_forgets(tmp_path: Path) -> None:
+    """Until it has loaded its file, a server says that it keeps none."""
+    with running_valkey(tmp_path, "--key-load-delay", "200") as server:
+        with server.client() as client, client.pipeline(transaction=False) as keys:
+            for number in range(20_000):
+                keys.set(f"key{number}", "")
+            keys.execute()
+        server.kill()
+        started = asyncio.create_task(asyncio.to_thread(server.start))
+        async with asyncio.timeout(10):
+            while "still loading" not in await _why_closed(server):
+                await asyncio.sleep(0.01)
+        with server.client() as client:
+            client.config_set("key-load-delay", 0)
+        await started
+        assert await _why_closed(server) == ""
+
+
 async def test_a_server_that_is_not_there_is_told_with_its_address_and_no_password() -> None:
     port = free_port()
     with pytest.raises(WeirError) as caught:
@@ -400,3 +418,13 @@ def _keys_of(tenant: str, name: str) -> list[str]:
 def _everything(client: redis.Redis) -> dict[bytes, object]:
     keys = [bytes(key) for key in client.scan_iter()]
     return {key: client.dump(key) for key in keys if b"epoch" not in key}
+
+
+async def _why_closed(server: Valkey) -> str:
+    """Why no store opens on a server; empty if one does."""
+    try:
+        store = await RedisStore.open(server.url, PATIENT)
+    except WeirError as error:
+        return error.message
+    await store.close()
+    return ""

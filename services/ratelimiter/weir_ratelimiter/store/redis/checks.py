@@ -2,7 +2,10 @@
 
 import secrets
 
+from redis.exceptions import BusyLoadingError
+
 from weir_core.errors.startup import StartupError
+from weir_ratelimiter.store.redis.faults import unavailable
 from weir_ratelimiter.store.redis.server import RedisServer
 
 EPOCH_KEY = "weir:limits:epoch"
@@ -13,7 +16,7 @@ async def check_server(server: RedisServer) -> None:
 
     Raises:
         StartupError: `maxmemory-policy` or `appendonly` is set otherwise.
-        WeirError: LIMITER_UNAVAILABLE if it does not answer.
+        WeirError: LIMITER_UNAVAILABLE if it does not answer, or still loads its file.
     """
     for memory in await server.infos("memory"):
         policy = memory.get("maxmemory_policy")
@@ -23,6 +26,9 @@ async def check_server(server: RedisServer) -> None:
                 "limits in use; set it to noeviction"
             )
     for persistence in await server.infos("persistence"):
+        if persistence.get("loading"):
+            # Until it is done it says that appendonly is off.
+            raise unavailable(server.address, BusyLoadingError())
         if persistence.get("aof_enabled") != 1:
             raise StartupError(
                 f"Redis at {server.address} has appendonly off: limits and unpaid events would "
