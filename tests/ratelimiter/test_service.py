@@ -402,6 +402,30 @@ async def test_explain_shows_no_tenant_another_tenants_reservation(tmp_path: Pat
         )
 
 
+@pytest.mark.parametrize(
+    ("who", "field", "reason"),
+    [
+        ({"tenant_id": "globex"}, "subject.tenant_id", Reason.NOT_FOUND),
+        ({"user_id": "bbo"}, "subject.user_id", Reason.NOT_FOUND),
+        ({"api_key_id": "key9"}, "subject.api_key_id", Reason.NOT_FOUND),
+        ({"api_key_id": "key2"}, "subject.api_key_id", Reason.NOT_FOUND),
+        ({"model": "mm"}, "subject.model", Reason.MODEL_NOT_FOUND),
+    ],
+)
+async def test_explain_refuses_what_the_directory_does_not_know(
+    tmp_path: Path, who: dict[str, str], field: str, reason: Reason
+) -> None:
+    async with service(tmp_path) as served:
+        subject = Subject(**({"tenant_id": "acme"} | who))
+        told = await refusal(served.stub.Explain(pb.ExplainRequest(subject=subject)))
+        assert (told.reason, told.field) == (reason, field)
+        assert next(iter(who.values())) in told.message
+        hypothetical = ask()
+        hypothetical.subject.user_id = "bbo"
+        request = pb.ExplainRequest(subject=ACME, hypothetical=hypothetical)
+        assert (await refusal(served.stub.Explain(request))).field == "subject.user_id"
+
+
 async def test_a_dry_run_answers_like_the_real_thing(tmp_path: Path) -> None:
     async with service(tmp_path) as served:
         reply = await served.reserve(dry_run=True)

@@ -123,6 +123,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
     ) -> pb.ExplainResponse:
         """Say where a caller stands; change nothing."""
         subject = check_subject(wire.subject_from(request.subject), model_needed=False)
+        self._limiter.book.check_known(subject)
         response = pb.ExplainResponse(
             directory_version=self._limiter.book.version,
             limiter_mode=wire.mode_to(self._limiter.degraded),
@@ -202,8 +203,10 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             bound = f"{request.subject.tenant_id}, the tenant asked about"
             raise InvalidField("hypothetical.subject.tenant_id", message.subject.tenant_id, bound)
         message.request_id = message.request_id or "hypothetical"
+        ask = wire.ask_from(message)
+        self._limiter.book.check_known(ask.checked().subject)
         try:
-            await self._limiter.reserve(wire.ask_from(message), dry_run=True)
+            await self._limiter.reserve(ask, dry_run=True)
         except LimitExceeded as refused:
             response.refusal.CopyFrom(to_refusal(refused))
             return {violation.limit_id for violation in refused.violations}

@@ -54,6 +54,26 @@ class LimitBook:
         found = self._resolutions.get(subject)
         return self._resolve(subject) if found is None else found
 
+    def check_known(self, subject: Subject) -> None:
+        """Check that everything which `subject` names is there, so that no slip of the pen is
+        told of limits that nobody has.
+
+        Raises:
+            WeirError: NOT_FOUND or MODEL_NOT_FOUND, with the field. A key of another tenant is
+                as unknown as one of nobody.
+        """
+        index, tenant_id = self._index, subject.tenant_id
+        if index.tenant(tenant_id) is None:
+            raise _unknown(Reason.NOT_FOUND, "tenant", "subject.tenant_id", tenant_id)
+        if subject.user_id and index.user(tenant_id, subject.user_id) is None:
+            what = f"tenant {tenant_id}'s user"
+            raise _unknown(Reason.NOT_FOUND, what, "subject.user_id", subject.user_id)
+        key = index.key(subject.api_key_id)
+        if subject.api_key_id and (key is None or key.tenant_id != tenant_id):
+            what = f"tenant {tenant_id}'s API key"
+            raise _unknown(Reason.NOT_FOUND, what, "subject.api_key_id", subject.api_key_id)
+        self._check_model(subject.model)
+
     def _check_open(self, subject: Subject) -> None:
         tenant = self._index.tenant(subject.tenant_id)
         if tenant is None:
@@ -74,9 +94,12 @@ class LimitBook:
                 f"API key {subject.api_key_id} is revoked",
                 field="subject.api_key_id",
             )
-        model = self._index.model(subject.model)
-        if subject.model and (model is None or model.name != subject.model):
-            raise _unknown(Reason.MODEL_NOT_FOUND, "model", "subject.model", subject.model)
+        self._check_model(subject.model)
+
+    def _check_model(self, name: str) -> None:
+        model = self._index.model(name)
+        if name and (model is None or model.name != name):
+            raise _unknown(Reason.MODEL_NOT_FOUND, "model", "subject.model", name)
 
     def _resolve(self, subject: Subject) -> Resolution:
         specs, tenant = self._specs, subject.tenant_id
