@@ -82,6 +82,13 @@ def test_every_error_has_its_line_and_field(tmp_path: Path) -> None:
             15,
             "limit 'tpm' of plan 'team' stays in force beside it",
         ),
+        (
+            "plan: team",
+            "plan: team\n    limits: [{id: tpm, resource: tokens, rate: 10k/min, model: tiny}]",
+            15,
+            "replaces limit 'tpm' of plan 'team', which bounds tokens of all models, while it "
+            "bounds tokens of model 'tiny'; give it another `id` to keep both",
+        ),
     ],
 )
 def test_what_is_rarely_meant_is_a_warning(
@@ -94,6 +101,26 @@ def test_what_is_rarely_meant_is_a_warning(
     assert not told["errors"]
     assert line in {e["line"] for e in told["warnings"] if expected in e["message"]}, told
     assert check(tmp_path, text, "--strict").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "{resource: tokens, rate: 10k/min, model: tiny}",
+        "{resource: tokens, rate: 10k/min}, {id: lid, resource: requests, rate: 9/s}",
+    ],
+)
+def test_what_adds_to_the_plan_or_replaces_its_own_kind_is_no_warning(
+    tmp_path: Path, limits: str
+) -> None:
+    text = GOOD.replace("plan: team", f"plan: team\n    limits: [{limits}]")
+    assert check(tmp_path, text, "--strict").exit_code == 0
+
+
+def test_nothing_is_said_to_stay_that_is_replaced(tmp_path: Path) -> None:
+    both = "{resource: tokens, rate: 10k/min}, {id: lid, resource: tokens, rate: 9k/hour}"
+    text = GOOD.replace("plan: team", f"plan: team\n    limits: [{both}]")
+    assert "stays in force" not in check(tmp_path, text).output
 
 
 def test_money_without_a_price_counts_nothing(tmp_path: Path) -> None:

@@ -96,6 +96,25 @@ def test_every_shipped_plan_limits_concurrency_and_tokens_per_minute() -> None:
         assert {"concurrency", "tpm"} <= ids, plan.id
 
 
+def test_a_limit_of_one_model_stands_beside_that_of_all() -> None:
+    named = GOOD.replace("tiny", "org/tiny").replace(
+        "burst: 90k, max_debt: 5k}", "model: org/tiny}, {resource: streams, limit: 4}"
+    )
+    index = DirectoryIndex(built(named))
+    limits = {limit.id: limit.limit for limit in index.tenant_limits("acme")}
+    assert limits["tenant:acme/tpm"].capacity == 200_000
+    assert limits["tenant:acme/tpm:org:tiny"].capacity == 60_000
+    assert limits["tenant:acme/tpm:org:tiny"].model == "org/tiny"
+
+
+def test_an_id_by_default_that_is_too_long_must_be_given() -> None:
+    name = "m" * 125
+    text = GOOD.replace("tiny", name).replace("burst: 90k", f"model: {name}")
+    with pytest.raises(DirectoryFileError, match="more than 128 characters; give it an `id`"):
+        built(text)
+    assert built(text.replace("{resource: tokens", "{id: own, resource: tokens"))
+
+
 def test_budgets_are_windows_of_tokens_or_exact_money() -> None:
     windows = """
   limits:
@@ -144,6 +163,10 @@ BROKEN = [
     ("tenants: [{id: acme, plan: standard, quota: 3, users: [{id: a}]}]", "tenants[0].quota"),
     ("unknown: 1", "unknown: there is no such field"),
     ("- 1", "must hold a mapping"),
+    (
+        "cluster: {limits: [{resource: tokens, rate: 1/min}, {resource: tokens, rate: 2/min}]}",
+        "the limit 'tpm' is there twice; give one of them an `id` of its own",
+    ),
     ("plans: [{id: p}, {id: p}]", "'p' is there twice"),
     ("plans: {a: 1, a: 2}", "line 1: column 15: the key 'a' is there twice"),
     ("plans: [", "line 1"),

@@ -46,7 +46,7 @@ def adjust(
     request = AdjustLimitRequest(
         adjustment_id=adjustment_id or f"adj_{uuid.uuid4().hex}",
         subject=Subject(tenant_id=tenant, user_id=user, api_key_id=key, model=model),
-        limit_id=limit if ":" in limit or "/" in limit else f"tenant:{tenant}/{limit}",
+        limit_id=limit if "/" in limit else f"tenant:{tenant}/{limit}",
         units=-units if take else units,
         note=note,
     )

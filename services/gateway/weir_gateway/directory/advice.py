@@ -105,24 +105,47 @@ def _of_tokens(
 
 
 def _of_tenants(document: Document) -> Iterator[Advice]:
-    """Limits that were probably meant to replace one of the plan, and stand beside it."""
-    plans = {plan.id: plan.limits for plan in document.plans}
+    """Where a tenant's limit and its plan's meet otherwise than was probably meant."""
+    plans = {plan.id: plan for plan in document.plans}
     for tenant in document.tenants:
-        of_plan = plans[tenant.plan]
-        replaced = {limit.effective_id for limit in of_plan}
+        plan = plans[tenant.plan]
+        own_ids = {limit.effective_id for limit in tenant.limits}
         for index, limit in enumerate(tenant.limits):
-            beside = next((other for other in of_plan if _alike(other, limit)), None)
-            if beside is None or limit.effective_id in replaced:
-                continue
-            yield Advice(
-                owner_of("tenant", tenant.id).limit(index, limit),
-                f"limit {beside.effective_id!r} of plan {tenant.plan!r} stays in force beside it; "
-                f"give it `id: {beside.effective_id}` to replace that one",
-            )
+            owner = owner_of("tenant", tenant.id).limit(index, limit)
+            for other in plan.limits:
+                if other.effective_id == limit.effective_id:
+                    text = _replacing(limit, other, plan.id)
+                elif other.effective_id not in own_ids and not limit.shadow:
+                    text = _beside(limit, other, plan.id)
+                else:
+                    continue
+                if text:
+                    yield Advice(owner, text)
 
 
-def _alike(one: LimitEntry, other: LimitEntry) -> bool:
-    return (one.resource, one.model, one.window) == (other.resource, other.model, other.window)
+def _replacing(limit: LimitEntry, other: LimitEntry, plan: str) -> str:
+    if _subject(limit) == _subject(other):
+        return ""
+    return (
+        f"it replaces limit {other.effective_id!r} of plan {plan!r}, which bounds "
+        f"{_subject(other)}, while it bounds {_subject(limit)}; give it another `id` to keep both"
+    )
+
+
+def _beside(limit: LimitEntry, other: LimitEntry, plan: str) -> str:
+    if _subject(limit) != _subject(other):
+        return ""
+    return (
+        f"limit {other.effective_id!r} of plan {plan!r} stays in force beside it; "
+        f"give it `id: {other.effective_id}` to replace that one"
+    )
+
+
+def _subject(limit: LimitEntry) -> str:
+    """What it bounds, for people."""
+    window = f" per {limit.window}" if limit.window else ""
+    models = f"model {limit.model!r}" if limit.model else "all models"
+    return f"{limit.resource}{window} of {models}"
 
 
 def _capacity(limit: LimitEntry) -> int:

@@ -89,7 +89,8 @@ def _check_tenant(owner: Owner, tenant: TenantEntry, document: Document) -> None
 
 
 def _check_limits(owner: Owner, limits: Sequence[LimitEntry], document: Document) -> None:
-    _unique(owner, "limit", [limit.effective_id for limit in limits])
+    ids = [limit.effective_id for limit in limits]
+    _unique(owner, "limit", ids, mend="; give one of them an `id` of its own")
     _check_known(owner, [limit.model for limit in limits if limit.model is not None], document)
 
 
@@ -116,9 +117,9 @@ def _check_pool(pool: PoolEntry, document: Document) -> None:
         raise RuleBroken(owner, f"there is no tenant {pool.tenant!r}")
 
 
-def _unique(owner: Owner, what: str, names: Sequence[str]) -> None:
+def _unique(owner: Owner, what: str, names: Sequence[str], mend: str = "") -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise RuleBroken(owner, f"the {what} {name!r} is there twice")
+            raise RuleBroken(owner, f"the {what} {name!r} is there twice{mend}")
         seen.add(name)

@@ -34,6 +34,7 @@ COUNTED = ("requests", "tokens", "input_tokens", "output_tokens")
 COST = "cost"
 LEASED = ("concurrency", "streams")
 CONTEXT = ("context_tokens", "prompt_tokens", "max_new_tokens")
+_LONGEST_ID = 128
 
 
 class Entry(BaseModel):
@@ -92,6 +93,11 @@ class LimitEntry(Entry):
             self._require("rate", forbidden=("limit", "time_zone"), instead="`limit` and `window`")
         else:
             self._require("limit", forbidden=("rate", "burst", "window", "time_zone"))
+        if len(self.effective_id) > _LONGEST_ID:
+            raise ValueError(
+                f"its id by default, {self.effective_id!r}, has more than {_LONGEST_ID} "
+                "characters; give it an `id`"
+            )
         return self
 
     def _require(self, field: str, forbidden: tuple[str, ...], instead: str = "") -> None:
@@ -105,10 +111,14 @@ class LimitEntry(Entry):
 
     @property
     def effective_id(self) -> str:
-        """The id given, or the customary name, such as `rps`, `tpm` or `tokens_per_day`."""
-        return self.id or self._customary_id()
+        """The id given, or the customary one, such as `rps`, `tokens_per_day` or `tpm:large`."""
+        if self.id is not None:
+            return self.id
+        # Ids hold no `/`, the names of models may.
+        of_model = f":{self.model.replace('/', ':')}" if self.model else ""
+        return f"{self._family()}{of_model}"
 
-    def _customary_id(self) -> str:
+    def _family(self) -> str:
         if self.window is not None:
             counted = "budget" if self.resource == COST else self.resource
             return f"{counted}_per_{self.window}"
