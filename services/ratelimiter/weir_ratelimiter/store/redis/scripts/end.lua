@@ -143,8 +143,8 @@ for i, key in pairs(released) do
   after[i] = free_place(key, values[i], id, acquired)
 end
 if remember > 0 then
-  local numbers = pack_row(RESERVATION_ROW, state, created, acquired, expires, ttl, output, dispatched, prompt_done,
-    cached_done, output_done, debt)
+  local numbers = pack_row(RESERVATION_ROW, state, created, acquired, expires, ttl, output,
+    dispatched, prompt_done, cached_done, output_done, debt)
   local settlement = ELEVEN .. pack(charged_prompt, charged_cached, charged_output,
     mode == SETTLE and is_reported or 0, reported_prompt, reported_cached, reported_output,
     quality, outcome, now, open and 0 or 1)
