@@ -1,4 +1,8 @@
-"""What a decision costs the shared store, beside a script that only touches eight buckets."""
+"""What a decision costs the shared store, beside a script that only touches eight buckets.
+
+Both are called at the same rate: a server that is called less often does less at a time, and each
+call costs it more.
+"""
 
 import asyncio
 import time
@@ -18,7 +22,7 @@ from tests.ratelimiter.valkey import Valkey, running_valkey
 _CLIENTS = 32
 _SECONDS = 2.0
 
-# The same arithmetic and packing as the account's, over as many buckets, and nothing else.
+# The same arithmetic as the account's, over as many buckets, and nothing else.
 _TOUCH = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -48,7 +52,11 @@ def server(folder: Path) -> Iterator[Valkey]:
 
 
 async def cpu_figures(folder: Path, running: Valkey) -> dict[str, object]:
-    """Server CPU of a decision over that of the script; both in turn."""
+    """Server CPU of a decision over that of the script; both in turn.
+
+    Raises:
+        RuntimeError: decisions were made without the server.
+    """
     decided, touched = [], []
     more = (f"--store={running.url}", "--store-timeout-s=2")
     async with (
@@ -56,11 +64,15 @@ async def cpu_figures(folder: Path, running: Valkey) -> dict[str, object]:
         ratelimiter(folder, address, *more) as limiter,
     ):
         for number in range(RUNS):
-            before = cpu_s(running)
+            before, calls_before = cpu_s(running), _calls(running)
             run = await measure("multiplex", limiter, f"--seconds={_SECONDS}")
             # The warm-up's calls cost the server too.
-            decided.append((cpu_s(running) - before) / (len(run.seconds) + run.warm_up_calls))
-            touched.append(await _touch(running))
+            decisions = len(run.seconds) + run.warm_up_calls
+            calls = _calls(running) - calls_before
+            if calls < decisions:
+                raise RuntimeError(f"{decisions} decisions, of which Redis made {calls}")
+            decided.append((cpu_s(running) - before) / decisions)
+            touched.append(await _touch(running, run.rate))
             say(
                 f"redis CPU, run {number + 1}: decision {decided[-1] * 1e6:.0f} us, "
                 f"script {touched[-1] * 1e6:.0f} us"
@@ -81,16 +93,26 @@ def cpu_s(running: Valkey) -> float:
     return info["used_cpu_user"] + info["used_cpu_sys"]
 
 
-async def _touch(running: Valkey) -> float:
-    """CPU seconds of the server a script call."""
+def _calls(running: Valkey) -> int:
+    """Function calls of the server so far."""
+    with redis.Redis(port=running.port, decode_responses=True) as client:
+        stats = cast("dict[str, dict[str, int]]", client.info("commandstats"))
+    return stats.get("cmdstat_fcall", {"calls": 0})["calls"]
+
+
+async def _touch(running: Valkey, rate: float) -> float:
+    """CPU seconds of the server a script call, at `rate` calls a second."""
     client = aioredis.Redis(port=running.port, max_connections=_CLIENTS)
     calls = 0
 
     async def loop(stop: float) -> None:
         nonlocal calls
-        while time.perf_counter() < stop:
+        due = time.perf_counter()
+        while due < stop:
+            await asyncio.sleep(due - time.perf_counter())
             await touch(keys=["{s:0001}:bench"])
             calls += 1
+            due += _CLIENTS / rate
 
     try:
         touch = client.register_script(_TOUCH)
