@@ -74,7 +74,7 @@ def test_every_error_has_its_line_and_field(tmp_path: Path) -> None:
             "plan: team",
             "plan: team\n    limits: [{resource: cost, limit: 0.004, window: day}]",
             15,
-            "can cost 0.0049152 and never fits in 0.004",
+            "can cost 0.0049152 and never fits in 0.004; raise its `limit`",
         ),
         (
             "plan: team",
@@ -121,6 +121,36 @@ def test_nothing_is_said_to_stay_that_is_replaced(tmp_path: Path) -> None:
     both = "{resource: tokens, rate: 10k/min}, {id: lid, resource: tokens, rate: 9k/hour}"
     text = GOOD.replace("plan: team", f"plan: team\n    limits: [{both}]")
     assert "stays in force" not in check(tmp_path, text).output
+
+
+SMALL = {
+    "a bucket": "{resource: tokens, rate: 5k/min}",
+    "money": "{resource: cost, limit: 0.003, window: day}",
+}
+
+
+@pytest.mark.parametrize("small", SMALL.values(), ids=SMALL)
+def test_what_bounds_requests_elsewhere_is_known(tmp_path: Path, small: str) -> None:
+    bound = "{resource: context_tokens, limit: 4Ki}"
+    own = f"plan: team\n    limits: [{small}"
+    user = "users: [{id: alice, limits: [%s]}]"
+    plan = "- {resource: concurrency, limit: 8}"
+    of_user = GOOD.replace("users: [{id: alice}]", user % small)
+    for text in (
+        GOOD.replace("plan: team", f"{own}, {bound}]"),
+        GOOD.replace("plan: team", f"{own}]").replace(plan, f"{plan}\n      - {bound}"),
+        GOOD.replace("plan: team", f"{own}]") + f"cluster: {{limits: [{bound}]}}\n",
+        of_user.replace(plan, f"{plan}\n      - {bound}"),
+        of_user.replace("max_context: 8Ki", f"max_context: 8Ki\n    limits: [{bound}]"),
+    ):
+        assert check(tmp_path, text, "--strict").exit_code == 0, check(tmp_path, text).output
+    assert check(tmp_path, of_user, "--strict").exit_code == 1
+
+
+def test_a_bad_entry_of_a_list_is_one_error(tmp_path: Path) -> None:
+    result = check(tmp_path, GOOD.replace(", folder: /models/tiny", ""))
+    assert result.output.splitlines()[0].endswith("models[0].versions[0].folder: Field required")
+    assert result.output.splitlines()[1].endswith("1 error; it would be refused")
 
 
 def test_money_without_a_price_counts_nothing(tmp_path: Path) -> None:

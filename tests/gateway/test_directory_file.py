@@ -134,6 +134,25 @@ def test_budgets_are_windows_of_tokens_or_exact_money() -> None:
     assert limits["batch"].capacity == 1
 
 
+@pytest.mark.parametrize(
+    ("named", "zone"), [("", "Europe/Berlin"), (", time_zone: UTC", "UTC")], ids=["none", "own"]
+)
+def test_a_window_in_place_of_the_plans_keeps_its_zone(named: str, zone: str) -> None:
+    plan = """
+plans:
+  - {id: day, limits: [{resource: tokens, limit: 1M, window: day, time_zone: Europe/Berlin}]}
+"""
+    own = f"limits: [{{resource: tokens, limit: 2M, window: day{named}}}, "
+    text = GOOD.replace("plan: standard", "plan: day").replace(
+        "limits: [{resource: tokens", own + "{resource: tokens"
+    )
+    index = DirectoryIndex(built(plan + text))
+    limits = {limit.id: limit.limit for limit in index.tenant_limits("acme")}
+    window = limits["tenant:acme/tokens_per_day"]
+    assert (window.capacity, window.time_zone) == (2_000_000, zone)
+    assert limits["tenant:acme/tpm"].time_zone == ""
+
+
 def test_prices_are_nano_units_per_token() -> None:
     index = DirectoryIndex(built(PRICED))
     model = index.model("tiny")

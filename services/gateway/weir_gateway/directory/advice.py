@@ -7,9 +7,11 @@ from weir_core.errors.refusal import counted
 from weir_gateway.directory.document import Document, ModelEntry, PlanEntry
 from weir_gateway.directory.entries import CONTEXT, COST, LimitEntry
 from weir_gateway.directory.file import shipped_plans
-from weir_gateway.directory.owner import Owner, owner_of, owners_of_limits
+from weir_gateway.directory.longest_request import longest_request, owners_with_bounds
+from weir_gateway.directory.owner import Owner, owner_of
 
 _PROMPT = ("tokens", "input_tokens")
+_REMEDY = "raise its `{}`, or bound requests with a limit of `context_tokens`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,12 @@ def advise(document: Document) -> list[Advice]:
     plans = [plan for plan in document.plans if plan.id not in idle]
     found = [advice for plan in plans for advice in _of_plan(plan, used)]
     passed_over = {owner_of("plan", name) for name in idle}
-    for owner, limits in owners_of_limits(document):
+    for owner, limits, bounds in owners_with_bounds(document):
+        of_one_model = [model for model in document.models if owner == _owner_of_model(model)]
+        models = of_one_model or document.models
         for index, limit in enumerate(() if owner in passed_over else limits):
             of_limit = owner.limit(index, limit)
-            found.extend(Advice(of_limit, text) for text in _of_limit(limit, limits, document))
+            found.extend(Advice(of_limit, text) for text in _of_limit(limit, bounds, models))
     return found + list(_of_tenants(document))
 
 
@@ -48,23 +52,27 @@ def _of_plan(plan: PlanEntry, used: Collection[str]) -> Iterator[Advice]:
         yield Advice(owner, "no tenant is on it")
 
 
+def _owner_of_model(model: ModelEntry) -> Owner:
+    return owner_of("model", model.name)
+
+
 def _of_limit(
-    limit: LimitEntry, siblings: Sequence[LimitEntry], document: Document
+    limit: LimitEntry, bounds: Sequence[LimitEntry], served: Sequence[ModelEntry]
 ) -> Iterator[str]:
     if limit.shadow:
         yield "it is a shadow: counted and reported, it refuses nobody"
     if _capacity(limit) == 0:
         yield "it is 0: it refuses every request"
         return
-    models = [model for model in document.models if limit.model in (None, model.name)]
+    models = [model for model in served if limit.model in (None, model.name)]
     if not models:
         return
     if limit.resource in CONTEXT:
         yield from _of_context(limit, models)
     elif limit.resource == COST:
-        yield from _of_cost(limit, models)
+        yield from _of_cost(limit, bounds, models)
     elif limit.resource in _PROMPT:
-        yield from _of_tokens(limit, siblings, models)
+        yield from _of_tokens(limit, bounds, models)
 
 
 def _of_context(limit: LimitEntry, models: Sequence[ModelEntry]) -> Iterator[str]:
@@ -73,35 +81,30 @@ def _of_context(limit: LimitEntry, models: Sequence[ModelEntry]) -> Iterator[str
         yield f"it bounds nothing: no model that it applies to has more than {longest} tokens"
 
 
-def _of_cost(limit: LimitEntry, models: Sequence[ModelEntry]) -> Iterator[str]:
+def _of_cost(
+    limit: LimitEntry, bounds: Sequence[LimitEntry], models: Sequence[ModelEntry]
+) -> Iterator[str]:
     if all(model.price is None for model in models):
         yield "it counts nothing: no model that it applies to has a `price`"
         return
-    most, name = max((_dearest(model), model.name) for model in models)
+    most, name = max((_dearest(model, bounds), model.name) for model in models)
     if most > _capacity(limit):
         yield (
-            f"a request for the whole context of model {name!r} can cost {counted(most, COST)} "
-            f"and never fits in {counted(_capacity(limit), COST)}"
+            f"the longest request to model {name!r} can cost {counted(most, COST)} "
+            f"and never fits in {counted(_capacity(limit), COST)}; {_REMEDY.format('limit')}"
         )
 
 
 def _of_tokens(
-    limit: LimitEntry, siblings: Sequence[LimitEntry], models: Sequence[ModelEntry]
+    limit: LimitEntry, bounds: Sequence[LimitEntry], models: Sequence[ModelEntry]
 ) -> Iterator[str]:
     capacity = _capacity(limit)
-    bounded = any(
-        other.resource == "context_tokens" and not other.shadow and _capacity(other) <= capacity
-        for other in siblings
-    )
-    longest = max(models, key=lambda model: model.max_context)
-    if bounded or longest.max_context <= capacity:
-        return
-    knob = "limit" if limit.window else "burst"
-    yield (
-        f"it never holds more than {capacity} tokens: requests for the whole context of model "
-        f"{longest.name!r} ({longest.max_context}) never fit; raise its `{knob}`, or bound "
-        f"requests with a limit of `context_tokens`"
-    )
+    longest, name = max((longest_request(model, bounds), model.name) for model in models)
+    if longest > capacity:
+        yield (
+            f"it never holds more than {capacity} tokens: the longest requests to model {name!r} "
+            f"({longest}) never fit; {_REMEDY.format('limit' if limit.window else 'burst')}"
+        )
 
 
 def _of_tenants(document: Document) -> Iterator[Advice]:
@@ -155,9 +158,9 @@ def _capacity(limit: LimitEntry) -> int:
     return limit.limit or 0
 
 
-def _dearest(model: ModelEntry) -> int:
-    """Nano-units that a request for the whole context costs at most."""
+def _dearest(model: ModelEntry, bounds: Sequence[LimitEntry]) -> int:
+    """Nano-units that the longest request costs at most."""
     price = model.price
     if price is None:
         return 0
-    return model.max_context * max(price.input, price.cached_input or 0, price.output)
+    return longest_request(model, bounds) * max(price.input, price.cached_input or 0, price.output)

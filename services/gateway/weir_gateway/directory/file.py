@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from weir_gateway.directory.checks import RuleBroken, check_document
 from weir_gateway.directory.document import Document
+from weir_gateway.directory.inheritance import with_time_zones
 from weir_gateway.directory.places import Places, Step
 
 SHIPPED_PLANS = Path(__file__).with_name("plans.yaml")
@@ -70,7 +71,7 @@ def parse_document(text: str, name: str) -> Document:
     except RuleBroken as error:
         line = Places(text).line(error.path) or 0
         raise DirectoryFileError(name, [Problem(line, "", str(error))]) from None
-    return document
+    return with_time_zones(document)
 
 
 def shipped_plans() -> frozenset[str]:
@@ -84,9 +85,11 @@ def _shipped() -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             raise _unusable(str(path), "larger than 64 MiB")
-        return path.read_text(encoding="utf-8")
+        return content.decode("utf-8")
     except OSError as error:
         raise _unusable(str(path), error.strerror or "cannot be read") from None
     except UnicodeDecodeError:
@@ -102,8 +105,9 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
         raise _unusable(name, f"{column}{error.problem}", line) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise _unusable(name, f"not YAML ({type(error).__name__})") from None
-    if value is None:
-        return {}
+    if not value:
+        # What an editor leaves for a moment must not lock everybody out.
+        raise _unusable(name, "the file is empty; `tenants: []` would say that there are none")
     if not isinstance(value, dict):
         raise _unusable(name, "the file must hold a mapping")
     return value
@@ -115,11 +119,19 @@ def _validated(text: str, name: str) -> Document:
         return Document.model_validate(value)
     except ValidationError as error:
         places = Places(text)
+        found = error.errors(include_url=False, include_input=False)
+        within = [entry["loc"] for entry in found]
         problems = [
             _problem(places, entry["loc"], entry["type"], entry["msg"])
-            for entry in error.errors(include_url=False, include_input=False)
+            for entry in found
+            if not (entry["type"] == "too_short" and _holds(entry["loc"], within))
         ]
         raise DirectoryFileError(name, problems) from None
+
+
+def _holds(place: tuple[Step, ...], others: Sequence[tuple[Step, ...]]) -> bool:
+    """Whether one of the others is within `place`: a list is short of its bad entries."""
+    return any(len(other) > len(place) and other[: len(place)] == place for other in others)
 
 
 def _problem(places: Places, location: tuple[Step, ...], kind: str, message: str) -> Problem:
