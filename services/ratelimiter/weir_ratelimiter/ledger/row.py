@@ -137,7 +137,5 @@ def _text(value: str) -> str:
     if value.isascii() and "\0" not in value:
         return value
     # PostgreSQL holds no NUL, UTF-8 no surrogate, and no text is worth losing a charge for.
-    if value.isascii() and "\0" not in value:
-        return value
     whole = value.encode("utf-8", "replace").decode()
     return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
