@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["limits", "check", str(tmp_path / "none.yaml")])
     assert result.exit_code == 1
     assert "No such file" in result.output
+
+
+@pytest.mark.parametrize("page", ["limits.md", "configuration.md"])
+def test_the_complete_example_of_the_page_is_good(
+    repo_root: Path, tmp_path: Path, page: str
+) -> None:
+    text = (repo_root / "docs" / page).read_text(encoding="utf-8")
+    blocks: list[str] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (complete,) = (block for block in blocks if "tenants:" in block)
+    result = check(tmp_path, complete.replace("<64 hex digits>", "0" * 64), "--strict")
+    assert result.exit_code == 0, result.output
