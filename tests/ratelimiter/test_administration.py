@@ -82,12 +82,16 @@ async def test_a_goodwill_credit_fills_a_bucket_to_its_capacity_once(tmp_path: P
         again = await served.stub.AdjustLimit(adjustment())
         assert (again.limit.remaining, again.replayed) == (70, True)
         more = await served.stub.AdjustLimit(adjustment(adjustment_id="a2", units=500))
-        assert more.limit.remaining == 100
-        first, second = await served.account.events()
+        assert (more.limit.remaining, more.units) == (100, 30)
+        full = await served.stub.AdjustLimit(adjustment(adjustment_id="a3", units=500))
+        assert (full.limit.remaining, full.units) == (100, 0)
+        once_more = await served.stub.AdjustLimit(adjustment(adjustment_id="a3", units=500))
+        assert (once_more.units, once_more.replayed) == (0, True)
+        first, second, third = await served.account.events()
         assert (first.kind, first.reservation_id) == (EventKind.GRANT, "a1")
         assert (first.limit_id, first.units) == (TPM, 20)
         assert first.note == "goodwill after the outage"
-        assert second.units == 500
+        assert (second.units, third.units) == (30, 0)
 
 
 async def test_taken_units_are_debt_that_refill_repays(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Administration:
             _units(request.units),
             _note(request.note),
         )
-        response = pb.AdjustLimitResponse(replayed=adjusted.replayed)
+        response = pb.AdjustLimitResponse(replayed=adjusted.replayed, units=adjusted.units)
         self._statuses.fill(adjusted.state, response.limit, self._now_ms())
         return response
 

@@ -38,22 +38,25 @@ class Adjustment(msgspec.Struct, frozen=True, gc=False):
 def adjust(adjustment: Adjustment, levels: Levels, now_ms: int) -> Change:
     """Move one limit and write it to the ledger.
 
-    A bucket is filled to its capacity at most. What is given to a window beyond its use is an
+    A bucket is filled to its capacity at most, and the ledger is told what fitted. What is given to a window beyond its use is an
     extra budget until the window ends. A window that is not known counts nothing yet.
 
     Raises:
         InvalidField: the level would leave -2^53..2^53.
     """
+    given = adjustment.units
     moves: tuple[Move, ...] = ()
     counts: tuple[WindowMove, ...] = ()
     if adjustment.limit.calendar is None:
-        moves = (_move(adjustment, levels.bucket(adjustment.limit, now_ms)),)
+        bucket = levels.bucket(adjustment.limit, now_ms)
+        move = _move(adjustment, bucket)
+        moves, given = (move,), move.bucket.level - bucket.level
     else:
         window = adjustment.limit.calendar.window(now_ms).id
         count = levels.window(adjustment.limit.key, window)
         if count is not None:
             counts = (_window_move(adjustment, window, count),)
-    return Change(now_ms, moves, None, event_of(adjustment, now_ms), counts)
+    return Change(now_ms, moves, None, event_of(adjustment, given, now_ms), counts)
 
 
 def check_repeated(adjustment: Adjustment, made: LedgerEvent) -> None:
@@ -63,7 +66,7 @@ def check_repeated(adjustment: Adjustment, made: LedgerEvent) -> None:
         WeirError: IDEMPOTENCY_CONFLICT if it is another.
     """
     asked = (adjustment.limit.key, adjustment.units, adjustment.note)
-    if asked != (made.limit_id, made.units, made.note):
+    if asked != (made.limit_id, made.asked, made.note):
         raise WeirError(
             Reason.IDEMPOTENCY_CONFLICT,
             "adjustment_id was used before for another adjustment; use a new one",
@@ -92,8 +95,8 @@ def _check_level(units: int, level: int) -> None:
         raise InvalidField("units", units, "a level within -2^53..2^53 afterwards")
 
 
-def event_of(adjustment: Adjustment, now_ms: int) -> LedgerEvent:
-    """What the ledger is told of an adjustment."""
+def event_of(adjustment: Adjustment, given: int, now_ms: int) -> LedgerEvent:
+    """What the ledger is told of an adjustment that gave `given` units, or took them."""
     return LedgerEvent(
         reservation_id=adjustment.id,
         kind=EventKind.GRANT,
@@ -108,6 +111,7 @@ def event_of(adjustment: Adjustment, now_ms: int) -> LedgerEvent:
         settled_ms=now_ms,
         lifecycle=b"",
         limit_id=adjustment.limit.key,
-        units=adjustment.units,
+        units=given,
         note=adjustment.note,
+        asked=adjustment.units,
     )

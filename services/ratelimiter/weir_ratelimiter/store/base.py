@@ -86,12 +86,19 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Adjusted(msgspec.Struct, frozen=True, gc=False):
-    """Answer to Adjust; `replayed` if an earlier call had made the adjustment."""
+    """Answer to Adjust.
+
+    Attributes:
+        state: of the limit, now.
+        units: that were given; negative: taken. Less than asked if a bucket had no room for more.
+        replayed: an earlier call had made the adjustment.
+    """
 
     state: LimitState
     replayed: bool
 
 
+    units: int
 class OutboxEntry(msgspec.Struct, frozen=True, gc=False):
     """An event that no ledger has acknowledged; `id` is the store's own."""
 

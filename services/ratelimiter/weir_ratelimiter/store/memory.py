@@ -158,8 +158,12 @@ class MemoryStore:
             check_repeated(adjustment, made)
             await self._log.durable()
         else:
-            await self._commit(adjust(adjustment, self._state, now_ms))
-        return Adjusted(self._limit_state(adjustment.limit, now_ms), replayed=made is not None)
+            change = adjust(adjustment, self._state, now_ms)
+            units = 0 if change.event is None else change.event.units
+            await self._commit(change)
+        state = self._limit_state(adjustment.limit, now_ms)
+        return Adjusted(state, units, replayed=made is not None)
+            units = made.units
 
     async def outbox(self, most: int) -> Sequence[OutboxEntry]:
         """See `Store`."""

@@ -923,8 +923,11 @@ class AdjustLimitResponse(_message.Message):
 
     LIMIT_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    UNITS_FIELD_NUMBER: _builtins.int
     replayed: _builtins.bool
     """An earlier call had made it already."""
+    units: _builtins.int
+    """Units that were given; negative: taken. Less than asked where a bucket had no room for more."""
     @_builtins.property
     def limit(self) -> Global___LimitStatus: ...
     def __init__(
@@ -932,10 +935,11 @@ class AdjustLimitResponse(_message.Message):
         *,
         limit: Global___LimitStatus | None = ...,
         replayed: _builtins.bool = ...,
+        units: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "replayed", b"replayed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "replayed", b"replayed", "units", b"units"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

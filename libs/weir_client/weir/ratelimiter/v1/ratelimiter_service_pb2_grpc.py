@@ -118,7 +118,8 @@ class RateLimiterServiceServicer:
 
     def Explain(self, request, context):
         """Says what every limit of a caller is at, what a hypothetical request would do, or what
-        became of one reservation. Changes nothing.
+        became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
+        key or model that is not in the directory (Reserve admits unknown users and keys).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

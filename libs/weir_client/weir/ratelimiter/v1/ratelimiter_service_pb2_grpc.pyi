@@ -51,7 +51,8 @@ class RateLimiterServiceStub:
     """
     Explain: _grpc.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ExplainRequest, _ratelimiter_service_pb2.ExplainResponse]
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
-    became of one reservation. Changes nothing.
+    became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
+    key or model that is not in the directory (Reserve admits unknown users and keys).
     """
     Multiplex: _grpc.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
@@ -88,7 +89,8 @@ class RateLimiterServiceAsyncStub(RateLimiterServiceStub):
     """
     Explain: _aio.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ExplainRequest, _ratelimiter_service_pb2.ExplainResponse]  # type: ignore[assignment]
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
-    became of one reservation. Changes nothing.
+    became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
+    key or model that is not in the directory (Reserve admits unknown users and keys).
     """
     Multiplex: _aio.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]  # type: ignore[assignment]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
@@ -152,7 +154,8 @@ class RateLimiterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ratelimiter_service_pb2.ExplainResponse, _abc.Awaitable[_ratelimiter_service_pb2.ExplainResponse]]:
         """Says what every limit of a caller is at, what a hypothetical request would do, or what
-        became of one reservation. Changes nothing.
+        became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
+        key or model that is not in the directory (Reserve admits unknown users and keys).
         """
 
     @_abc_1.abstractmethod

@@ -127,7 +127,7 @@ def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment)
         keyspace.grant_key(place, tenant_id, adjustment.id),
         keyspace.outbox_key(keyspace.shard_of(place)),
     )
-    return Call(scripts.ADJUST, keys, (asked, _pack(event_of(adjustment, 0))))
+    return Call(scripts.ADJUST, keys, (asked, _pack(event_of(adjustment, 0, 0))))
 
 
 def _window_id(limit: Limit, now_ms: int) -> str:

@@ -290,15 +290,16 @@ class RedisStore:
 
         (status, now_ms, *rest), fields = await self._asker.at_this_moment(asked, call)
         levels = _levels(fields, rest[-1:])
-        if status == b"known":
-            check_repeated(adjustment, stored.grant_from(rest[0]))
-        elif status == b"bounds":
+        if status == b"bounds":
             # Raises: the script asks what the domain asks.
             adjusted_levels(adjustment, levels, now_ms)
         else:
+        made = stored.grant_from(rest[0])
+        if status == b"known":
+            check_repeated(adjustment, made)
             self._shards.has_event(shard_of(place), now_ms)
         state = limit_state(limit, levels, levels.held(limit.key), now_ms)
-        return Adjusted(state, replayed=status == b"known")
+        return Adjusted(state, made.units, replayed=status == b"known")
 
     async def outbox(self, most: int) -> Sequence[OutboxEntry]:
         """See `Store`."""

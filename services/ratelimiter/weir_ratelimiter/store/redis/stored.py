@@ -29,6 +29,7 @@ class _Event(msgspec.Struct, array_like=True, frozen=True):
 class _Grant(msgspec.Struct, array_like=True, frozen=True):
     at_ms: int
     template: msgspec.Raw
+    given: int
 
 
 class LeaseView(msgspec.Struct, array_like=True, frozen=True):
@@ -120,9 +121,11 @@ def event_from(value: bytes) -> LedgerEvent:
 
 def grant_from(value: bytes) -> LedgerEvent:
     """The event of an adjustment."""
-    row = _grants.decode(b"\x92" + value)
+    row = _grants.decode(b"\x93" + value)
     event = _ledger_events.decode(_text(row.template))
-    return msgspec.structs.replace(event, created_ms=row.at_ms, settled_ms=row.at_ms)
+    return msgspec.structs.replace(
+        event, created_ms=row.at_ms, settled_ms=row.at_ms, units=row.given
+    )
 
 
 def bucket_from(value: bytes) -> Bucket:

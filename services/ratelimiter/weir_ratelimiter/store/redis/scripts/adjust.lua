@@ -15,13 +15,16 @@ if made then
 end
 
 local after
+local given = units
 if kind == BUCKET then
   local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
   if math.abs(level + units) > MOST then
     return { 'bounds', now }
   end
   if units >= 0 then
+    local before = level
     level, parts = credited(level, parts, units, capacity)
+    given = level - before
   else
     level = level + units
   end
@@ -34,7 +37,7 @@ elseif value then
   after = pack(used - units, held)
 end
 
-local grant = pack(now, template)
+local grant = pack(now, template, given)
 call('XADD', KEYS[3], '*', 'g', grant)
 call('SET', KEYS[2], grant, 'PX', remember)
 if after then
