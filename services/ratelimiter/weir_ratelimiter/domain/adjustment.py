@@ -38,8 +38,9 @@ class Adjustment(msgspec.Struct, frozen=True, gc=False):
 def adjust(adjustment: Adjustment, levels: Levels, now_ms: int) -> Change:
     """Move one limit and write it to the ledger.
 
-    A bucket is filled to its capacity at most, and the ledger is told what fitted. What is given to a window beyond its use is an
-    extra budget until the window ends. A window that is not known counts nothing yet.
+    A bucket is filled to its capacity at most, and the ledger is told what fitted. What is given
+    to a window beyond its use is an extra budget until the window ends. A window that is not
+    known counts nothing yet.
 
     Raises:
         InvalidField: the level would leave -2^53..2^53.

@@ -95,10 +95,10 @@ class Adjusted(msgspec.Struct, frozen=True, gc=False):
     """
 
     state: LimitState
+    units: int
     replayed: bool
 
 
-    units: int
 class OutboxEntry(msgspec.Struct, frozen=True, gc=False):
     """An event that no ledger has acknowledged; `id` is the store's own."""
 

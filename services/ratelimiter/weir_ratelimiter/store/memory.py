@@ -157,13 +157,13 @@ class MemoryStore:
         if made is not None:
             check_repeated(adjustment, made)
             await self._log.durable()
+            units = made.units
         else:
             change = adjust(adjustment, self._state, now_ms)
             units = 0 if change.event is None else change.event.units
             await self._commit(change)
         state = self._limit_state(adjustment.limit, now_ms)
         return Adjusted(state, units, replayed=made is not None)
-            units = made.units
 
     async def outbox(self, most: int) -> Sequence[OutboxEntry]:
         """See `Store`."""

@@ -293,10 +293,10 @@ class RedisStore:
         if status == b"bounds":
             # Raises: the script asks what the domain asks.
             adjusted_levels(adjustment, levels, now_ms)
-        else:
         made = stored.grant_from(rest[0])
         if status == b"known":
             check_repeated(adjustment, made)
+        else:
             self._shards.has_event(shard_of(place), now_ms)
         state = limit_state(limit, levels, levels.held(limit.key), now_ms)
         return Adjusted(state, made.units, replayed=status == b"known")
