@@ -3,6 +3,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from weir.directory.v1.directory_pb2 import (
     ExtendPolicy,
@@ -16,6 +17,7 @@ from weir_core.directory import DirectoryIndex
 from weir_core.directory.delta import apply_delta
 from weir_gateway.directory.difference import difference, is_empty
 from weir_gateway.directory.file import DirectoryFileError, parse_document
+from weir_gateway.directory.metrics import DirectoryMetrics
 from weir_gateway.directory.publisher import DirectoryPublisher
 from weir_gateway.directory.snapshot_builder import build_snapshot
 from weir_gateway.directory.source import DirectoryFileSource
@@ -88,8 +90,14 @@ def test_a_file_becomes_a_snapshot() -> None:
     assert [version.weight for version in model.versions] == [100, 5]
 
 
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}", "null", "[]"])
+def test_an_empty_file_locks_nobody_out(text: str) -> None:
+    with pytest.raises(DirectoryFileError, match="the file is empty"):
+        parse_document(text, "directory.yaml")
+
+
 def test_every_shipped_plan_limits_concurrency_and_tokens_per_minute() -> None:
-    plans = parse_document("", "empty.yaml").plans
+    plans = parse_document("tenants: []", "plans.yaml").plans
     assert {plan.id for plan in plans} == {"free", "standard", "scale"}
     for plan in plans:
         ids = {limit.effective_id for limit in plan.limits}
@@ -274,12 +282,17 @@ async def test_a_bad_reload_keeps_the_last_good_version(tmp_path: Path) -> None:
     path = tmp_path / "directory.yaml"
     path.write_text(GOOD)
     publisher = DirectoryPublisher(ManualClock())
-    source = DirectoryFileSource(path, publisher, poll_s=0.01)
+    registry = CollectorRegistry()
+    metrics = DirectoryMetrics(registry)
+    publisher.on_change(metrics.changed)
+    source = DirectoryFileSource(path, publisher, poll_s=0.01, on_refused=metrics.refused)
     assert source.load()
     first = publisher.required.version
     path.write_text("tenants: [")
     source.reload()
     assert publisher.required.version == first
+    assert registry.get_sample_value("weir_gateway_directory_version") == first
+    assert registry.get_sample_value("weir_gateway_directory_refused_total") == 1
     source.start()
     try:
         path.write_text(GOOD.replace("weight: 3", "weight: 9"))
@@ -289,6 +302,8 @@ async def test_a_bad_reload_keeps_the_last_good_version(tmp_path: Path) -> None:
     finally:
         await source.stop()
     assert publisher.required.policy("acme").weight == 9
+    version = registry.get_sample_value("weir_gateway_directory_version")
+    assert version == publisher.required.version
     assert publisher.delta_from(first) is not None
 
 

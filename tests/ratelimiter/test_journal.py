@@ -91,6 +91,28 @@ async def test_damage_in_the_middle_is_refused_by_name(tmp_path: Path) -> None:
         MemoryLog.open(tmp_path, MemoryOptions(), 0)
 
 
+async def test_a_hole_of_any_size_is_no_torn_tail(tmp_path: Path) -> None:
+    async with account(tmp_path, SNAPSHOT) as acct:
+        await some_history(acct)
+        path = acct.log.journal_path
+        before = path.stat().st_size
+        await acct.reserve("behind")
+    content = path.read_bytes()
+    path.write_bytes(content[:before] + bytes(3 << 20) + content[before:])
+    with pytest.raises(StartupError, match="is damaged and others follow"):
+        MemoryLog.open(tmp_path, MemoryOptions(), 0)
+
+
+async def test_who_waits_for_a_journal_that_is_replaced_is_answered(tmp_path: Path) -> None:
+    options = MemoryOptions(fsync="always")
+    async with account(tmp_path, SNAPSHOT, options) as acct:
+        waiting = [asyncio.create_task(acct.reserve(f"w{number}")) for number in range(20)]
+        while not all(task.done() for task in waiting):
+            await acct.log.compact(0)
+            await asyncio.sleep(0)
+        assert all(task.result().record for task in waiting)
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -17,9 +17,8 @@ FORMAT = 2
 HEADER = b"weir-ratelimiter-journal %d\n" % FORMAT
 _MAGIC = HEADER[: HEADER.index(b" ") + 1]
 _PREFIX = struct.Struct("<II")
-_SEARCHED = 1 << 20
-_ARRAY = 0x90
-"""First byte of a payload: MessagePack's short array."""
+# How MessagePack writes the tags of what is appended behind a snapshot.
+_APPENDED = tuple(msgspec.msgpack.encode(tag) for tag in ("change", "acknowledged"))
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, tag="meta"):
@@ -142,12 +141,15 @@ def _payload_at(content: bytes, offset: int) -> bytes | None:
 
 
 def _frame_follows(content: bytes, offset: int) -> bool:
-    """Whether any whole frame begins after `offset`, near enough to be the next one."""
-    last = min(len(content) - _PREFIX.size, offset + _SEARCHED)
-    return any(
-        content[start + _PREFIX.size] & 0xF0 == _ARRAY and _payload_at(content, start) is not None
-        for start in range(offset + 1, last)
-    )
+    """Whether any whole frame that a decision appends begins after `offset`."""
+    for tag in _APPENDED:
+        at = content.find(tag, offset)
+        while at >= 0:
+            # The tag stands behind the prefix and the one byte of the payload's array.
+            if _payload_at(content, at - 1 - _PREFIX.size) is not None:
+                return True
+            at = content.find(tag, at + 1)
+    return False
 
 
 def _wrong_header(content: bytes, name: str) -> JournalCorrupt:

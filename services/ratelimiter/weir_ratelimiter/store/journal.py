@@ -80,15 +80,22 @@ class Journal:
         self._close()
 
     def discard(self) -> None:
-        """Close and remove a file that nobody will need."""
-        self._close()
+        """Remove a file that nobody will need, since another has its frames on the disk.
+
+        Whoever waits for them in `sync` has them; the file is closed after the fsync under way.
+        """
+        self._synced = self.size
         self.path.unlink(missing_ok=True)
+        if self._syncing is None:
+            self._close()
+        else:
+            self._syncing.add_done_callback(lambda _: self._close())
 
     async def _fsync(self) -> None:
         size = self.size
         try:
             await asyncio.to_thread(os.fsync, self._fd)
-            self._synced = size
+            self._synced = max(self._synced, size)
         except OSError as error:
             self._broken = f"fsync of the journal failed: {error.strerror}"
         finally:
