@@ -73,7 +73,7 @@ async def test_an_exhausted_budget_says_when_the_next_window_begins(tmp_path: Pa
         assert (violation.limit, violation.used) == (2_500_000_000, 2_499_999_900)
         # 1 December 2023, UTC.
         assert violation.reset_time_ms == 1_701_388_800_000
-        assert "allows 2.5 cost_per_month, 2.4999999 are used" in refused.message
+        assert "allows 2.5 cost per month; 2.4999999 are used" in refused.message
         assert "the next window begins at 2023-12-01T00:00:00.000Z" in refused.message
         status, body, headers = to_http(refused)
         assert (status, body["error"]["code"]) == (429, "insufficient_quota")

@@ -165,6 +165,7 @@ def _to_wire(violation: Violation) -> WireViolation:
         used=violation.used,
         requested=violation.requested,
         knob=_cut(violation.knob, _MAX_VALUE),
+        allowance=violation.allowance,
     )
     if violation.reset_time_ms:
         wire.reset_time.FromMilliseconds(violation.reset_time_ms)
@@ -182,6 +183,7 @@ def _from_wire(wire: WireViolation) -> Violation:
         requested=wire.requested,
         reset_time_ms=wire.reset_time.ToMilliseconds() if wire.HasField("reset_time") else 0,
         knob=wire.knob,
+        allowance=wire.allowance,
     )
 
 

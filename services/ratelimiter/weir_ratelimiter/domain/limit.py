@@ -5,7 +5,7 @@ from enum import IntEnum
 import msgspec
 
 from weir_core.bucket import BucketShape
-from weir_core.errors.refusal import requests_per
+from weir_core.errors.refusal import allowance, rate_allowance, requests_per
 from weir_ratelimiter.domain.calendar import Calendar
 
 
@@ -112,6 +112,14 @@ class Limit(msgspec.Struct, frozen=True):
         if self.resource is not Resource.REQUESTS:
             return name
         return requests_per(self.shape.period_ms)
+
+    @property
+    def allowance(self) -> str:
+        """What it allows, for people, such as `2 requests per second, burst 4`."""
+        shape, name = self.shape, self.resource_name
+        if self.kind is Kind.BUCKET:
+            return rate_allowance(shape.refill, shape.period_ms, shape.capacity, name)
+        return allowance(shape.capacity, name)
 
     @property
     def numbers_are_own(self) -> bool:

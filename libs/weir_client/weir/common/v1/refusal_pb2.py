@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cweir/common/v1/refusal.proto\x12\x0eweir.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x07Refusal\x12-\n\nviolations\x18\x01 \x03(\x0b\x32\x19.weir.common.v1.Violation\"\xdd\x01\n\tViolation\x12\x10\n\x08limit_id\x18\x01 \x01(\t\x12\x12\n\nlimit_type\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\r\n\x05layer\x18\x04 \x01(\t\x12\x12\n\x05limit\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\x04used\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\trequested\x18\x07 \x01(\x03\x12.\n\nreset_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04knob\x18\t \x01(\tB\x08\n\x06_limitB\x07\n\x05_usedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cweir/common/v1/refusal.proto\x12\x0eweir.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x07Refusal\x12-\n\nviolations\x18\x01 \x03(\x0b\x32\x19.weir.common.v1.Violation\"\xf0\x01\n\tViolation\x12\x10\n\x08limit_id\x18\x01 \x01(\t\x12\x12\n\nlimit_type\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\r\n\x05layer\x18\x04 \x01(\t\x12\x12\n\x05limit\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\x04used\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\trequested\x18\x07 \x01(\x03\x12.\n\nreset_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04knob\x18\t \x01(\t\x12\x11\n\tallowance\x18\n \x01(\tB\x08\n\x06_limitB\x07\n\x05_usedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,5 +35,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REFUSAL']._serialized_start=81
   _globals['_REFUSAL']._serialized_end=137
   _globals['_VIOLATION']._serialized_start=140
-  _globals['_VIOLATION']._serialized_end=361
+  _globals['_VIOLATION']._serialized_end=380
 # @@protoc_insertion_point(module_scope)

@@ -60,6 +60,7 @@ class Violation(_message.Message):
     REQUESTED_FIELD_NUMBER: _builtins.int
     RESET_TIME_FIELD_NUMBER: _builtins.int
     KNOB_FIELD_NUMBER: _builtins.int
+    ALLOWANCE_FIELD_NUMBER: _builtins.int
     limit_id: _builtins.str
     """Stable id, such as `tenant:acme/tpm`."""
     limit_type: _builtins.str
@@ -76,6 +77,10 @@ class Violation(_message.Message):
     """Units that the request asked for."""
     knob: _builtins.str
     """What to change, in a few words."""
+    allowance: _builtins.str
+    """What the limit allows, for people, such as `2 requests per second, burst 4`. Empty where
+    `limit` is absent.
+    """
     @_builtins.property
     def reset_time(self) -> _timestamp_pb2.Timestamp:
         """When the request would fit; absent if never."""
@@ -92,10 +97,11 @@ class Violation(_message.Message):
         requested: _builtins.int = ...,
         reset_time: _timestamp_pb2.Timestamp | None = ...,
         knob: _builtins.str = ...,
+        allowance: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_used", b"_used", "limit", b"limit", "reset_time", b"reset_time", "used", b"used"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_used", b"_used", "knob", b"knob", "layer", b"layer", "limit", b"limit", "limit_id", b"limit_id", "limit_type", b"limit_type", "requested", b"requested", "reset_time", b"reset_time", "resource", b"resource", "used", b"used"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_used", b"_used", "allowance", b"allowance", "knob", b"knob", "layer", b"layer", "limit", b"limit", "limit_id", b"limit_id", "limit_type", b"limit_type", "requested", b"requested", "reset_time", b"reset_time", "resource", b"resource", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
