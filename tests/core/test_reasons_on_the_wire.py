@@ -206,6 +206,7 @@ def test_the_openai_body_of_a_limit_says_what_to_wait_for() -> None:
         "unit": "tokens",
         "layer": "tenant",
         "resource": "tokens",
+        "knob": "raise tokens_per_minute of plan free",
     }
     assert headers == {
         "x-request-id": "req_7",
@@ -222,14 +223,24 @@ def test_numbers_of_foreign_layers_and_an_unknown_reset_are_null() -> None:
     assert error["error"]["reset_time"] is None
 
 
-def test_of_several_limits_the_one_that_lasts_longest_is_told() -> None:
+def test_of_several_limits_the_one_that_gives_reason_and_message_gives_the_fields() -> None:
     one = limit_exceeded().violations[0]
-    later = limit_exceeded(limit_type="rps", reset_time_ms=one.reset_time_ms + 1).violations[0]
-    never = limit_exceeded(limit_type="budget", reset_time_ms=0).violations[0]
-    exc = LimitExceeded(Reason.RATE_LIMIT_EXCEEDED, "m", [later, one], retry_after_s=1)
-    assert to_body(exc)["error"]["limit_type"] == "rps"
-    exc = LimitExceeded(Reason.RATE_LIMIT_EXCEEDED, "m", [later, never, one], retry_after_s=None)
-    assert to_body(exc)["error"]["limit_type"] == "budget"
+    later = limit_exceeded(
+        limit_type="rps", reset_time_ms=one.reset_time_ms + 1, knob="limit `rps` of plan team"
+    ).violations[0]
+    told = refused_for_now([one, later], NOW_MS)
+    error = to_body(told)["error"]
+    assert (told.reason, error["limit_type"]) == (Reason.RATE_LIMIT_EXCEEDED, "rps")
+    assert error["knob"] == "limit `rps` of plan team"
+    assert told.message.endswith("; to change: limit `rps` of plan team")
+    again = from_status(to_status(told))
+    assert isinstance(again, LimitExceeded)
+    assert again.binding == later
+
+
+def test_a_refusal_without_an_account_has_no_fields_of_a_limit() -> None:
+    exc = LimitExceeded(Reason.RATE_LIMIT_EXCEEDED, "m", [], retry_after_s=1)
+    assert "limit_type" not in to_body(exc)["error"]
 
 
 @pytest.mark.parametrize(
@@ -347,8 +358,9 @@ def test_a_refusal_is_told_by_the_limit_that_lasts_longest() -> None:
     assert told.reason is Reason.TOKEN_LIMIT_EXCEEDED
     assert told.retry_after_s == 0.25
     assert told.message == (
-        "tenant:acme/tpm allows 10000 tokens; 9900 are used and 200 requested; "
-        "the cluster is at its limit of requests per second (cluster/rps); retry in 0.250 s"
+        "tenant:acme/tpm allows 10000 tokens, 9900 are used and 200 requested; "
+        "the cluster is at its limit of requests_per_second (cluster/rps); retry in 0.250 s; "
+        "to change: raise tokens_per_minute of plan free"
     )
 
 
@@ -365,8 +377,9 @@ def test_a_budget_of_money_is_told_as_money_and_counted_in_nanos() -> None:
     told = refused_for_now([budget], NOW_MS)
     assert told.reason is Reason.BUDGET_EXHAUSTED
     assert told.message == (
-        "tenant:acme/budget_per_month allows 25 cost per month; 24.99 are used and 0.010000001 "
-        "requested; the next window begins at 2026-01-02T00:00:00.000Z"
+        "tenant:acme/budget_per_month allows 25 cost_per_month, 24.99 are used and 0.010000001 "
+        "requested; the next window begins at 2026-01-02T00:00:00.000Z; "
+        "to change: raise tokens_per_minute of plan free"
     )
     error = to_body(told)["error"]
     assert (error["limit"], error["unit"]) == (25_000_000_000, "currency_nanos")

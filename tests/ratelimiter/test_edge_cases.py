@@ -24,6 +24,7 @@ from tests.ratelimiter.account import (
 )
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
+from weir_core.errors.openai import to_http
 from weir_ratelimiter.ask import Ask
 from weir_ratelimiter.domain.limit import Layer
 from weir_ratelimiter.domain.reservation import State
@@ -230,6 +231,20 @@ async def test_12_max_tokens_beyond_the_window_names_the_numbers(tmp_path: Path)
             14_000,
         )
         assert violation.reset_time_ms == 0
+
+
+async def test_12_over_two_limits_every_field_is_of_the_one_that_gives_the_reason(
+    tmp_path: Path,
+) -> None:
+    async with account(tmp_path, directory(tpm(1_000), plan=[context(4096)])) as acct:
+        with pytest.raises(LimitExceeded) as caught:
+            await acct.reserve(prompt=4000, output=10_000)
+        assert {v.limit_type for v in caught.value.violations} == {"tpm", "context"}
+        _, body, _ = to_http(caught.value)
+        error = body["error"]
+        assert (error["code"], error["limit_type"]) == ("context_length_exceeded", "context")
+        assert (error["limit_id"], error["limit"]) == ("tenant:acme/context", 4096)
+        assert str(error["knob"]).startswith("limit `context` of plan ")
 
 
 async def test_12_an_estimate_is_capped_by_the_capacity(tmp_path: Path) -> None:

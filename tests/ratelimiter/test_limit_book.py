@@ -57,6 +57,10 @@ def test_a_tenant_overrides_its_plan_by_id() -> None:
         "tenant:acme/tpm": 7,
         "tenant:acme/rpm": 2,
     }
+    assert {entry.knob for entry in found.limits} == {
+        "limit `tpm` of tenant acme",
+        "limit `rpm` of plan plan",
+    }
 
 
 def test_defaults_of_buckets() -> None:

@@ -22,15 +22,26 @@ from weir_core.directory.parameters import Parameters, resolve_parameters
 
 @dataclass(frozen=True, slots=True)
 class ScopedLimit:
-    """A limit with the layer and owner that it is configured on.
+    """A limit with the layer and owner that it applies to.
 
-    `id` is unique in the deployment, such as `tenant:acme/tpm`.
+    Attributes:
+        id: unique in the deployment, such as `tenant:acme/tpm`.
+        layer: `cluster`, `tenant`, `user`, `api_key` or `model`.
+        owner: escaped id of whom it counts.
+        limit: as configured.
+        place: where it is configured, for people: `tenant acme`, or `plan team`.
     """
 
     id: str
     layer: str
     owner: str
     limit: Limit
+    place: str
+
+    @property
+    def knob(self) -> str:
+        """What to change to move it, for people."""
+        return f"limit `{self.limit.id}` of {self.place}"
 
 
 class DirectoryIndex:
@@ -113,7 +124,7 @@ class DirectoryIndex:
     def cluster_limits(self) -> tuple[ScopedLimit, ...]:
         """Limits over everybody."""
         return tuple(
-            ScopedLimit(f"cluster/{limit.id}", "cluster", "", limit)
+            ScopedLimit(f"cluster/{limit.id}", "cluster", "", limit, "the cluster")
             for limit in self._snapshot.cluster_limits
         )
 
@@ -123,9 +134,12 @@ class DirectoryIndex:
         if tenant is None:
             return ()
         plan = self._plans.get(tenant.plan_id)
-        limits = {limit.id: limit for limit in plan.limits} if plan else {}
-        limits.update({limit.id: limit for limit in tenant.limits})
-        return _scoped("tenant", (tenant_id,), limits.values())
+        limits = {}
+        if plan is not None:
+            given = _scoped("tenant", (tenant_id,), plan.limits, place=f"plan {plan.id}")
+            limits = {scoped.id: scoped for scoped in given}
+        own = _scoped("tenant", (tenant_id,), tenant.limits)
+        return tuple((limits | {scoped.id: scoped for scoped in own}).values())
 
     def user_limits(self, tenant_id: str, user_id: str) -> tuple[ScopedLimit, ...]:
         """Limits of one user of one tenant."""
@@ -171,10 +185,11 @@ class DirectoryIndex:
 
 
 def _scoped(
-    layer: str, owners: tuple[str, ...], limits: Iterable[Limit]
+    layer: str, owners: tuple[str, ...], limits: Iterable[Limit], *, place: str = ""
 ) -> tuple[ScopedLimit, ...]:
     # Escaped, or user `b/c` of tenant `a` and user `c` of tenant `a/b` would share a limit.
     owner = "/".join(quote(part, safe=":") for part in owners)
+    place = place or f"{layer.replace('_', ' ')} {owners[-1]}"
     return tuple(
-        ScopedLimit(f"{layer}:{owner}/{limit.id}", layer, owner, limit) for limit in limits
+        ScopedLimit(f"{layer}:{owner}/{limit.id}", layer, owner, limit, place) for limit in limits
     )

@@ -69,8 +69,6 @@ class Violation:
         requested: units that this request asked for.
         reset_time_ms: Unix milliseconds at which the request would fit; 0 if never.
         knob: what to change, in a few words.
-        allowance: what the limit allows, for people, such as `2 requests per second, burst 4`;
-            empty where `limit` is None, or nothing more is known.
     """
 
     limit_id: str
@@ -82,11 +80,15 @@ class Violation:
     requested: int
     reset_time_ms: int
     knob: str
-    allowance: str = ""
 
 
 class LimitExceeded(WeirError):
-    """One or more limits refused the request; nothing was debited from any of them."""
+    """One or more limits refused the request; nothing was debited from any of them.
+
+    Attributes:
+        violations: each limit that refused. The first is the binding one: reason, message and
+            every field of an answer are of it.
+    """
 
     def __init__(
         self,
@@ -99,6 +101,11 @@ class LimitExceeded(WeirError):
     ) -> None:
         super().__init__(reason, message, retry_after_s=retry_after_s, field=field)
         self.violations = tuple(violations)
+
+    @property
+    def binding(self) -> Violation | None:
+        """The violation that the refusal is told by; None if the peer told of none."""
+        return self.violations[0] if self.violations else None
 
 
 def _shown(value: object, longest: int = 80) -> str:

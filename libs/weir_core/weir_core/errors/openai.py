@@ -13,7 +13,7 @@ def to_http(exc: WeirError, request_id: str = "") -> tuple[int, ErrorBody, dict[
     """HTTP status, JSON body and headers of an exception.
 
     The body is `{"error": {message, type, param, code}}`; a limit adds what
-    `limit_fields` has of the one that lasts longest.
+    `limit_fields` has of the binding one.
     Header values are printable ASCII.
     """
     return exc.wire.http, to_body(exc), _headers(exc, request_id)
@@ -27,14 +27,14 @@ def to_body(exc: WeirError) -> ErrorBody:
         "param": None if exc.field is None else _encodable(exc.field),
         "code": exc.wire.code,
     }
-    if isinstance(exc, LimitExceeded) and exc.violations:
-        error.update(limit_fields(_binding(exc)))
+    if isinstance(exc, LimitExceeded) and exc.binding is not None:
+        error.update(limit_fields(exc.binding))
     return {"error": error}
 
 
 def limit_fields(violation: Violation) -> dict[str, object]:
     """`limit_type`, `limit_id`, `reset_time` (RFC 3339, null if never), `limit`, `used` and
-    `requested` in `unit`, `layer` and `resource`.
+    `requested` in `unit`, `layer`, `resource` and `knob`.
     """
     reset_ms = violation.reset_time_ms
     return {
@@ -47,6 +47,7 @@ def limit_fields(violation: Violation) -> dict[str, object]:
         "unit": unit_of(violation.resource),
         "layer": violation.layer,
         "resource": violation.resource,
+        "knob": violation.knob,
     }
 
 
@@ -65,11 +66,6 @@ def _encodable(text: str) -> str:
 
 def _utf8(char: str) -> bytes:
     return char.encode("utf-8", errors="replace")
-
-
-def _binding(exc: LimitExceeded) -> Violation:
-    """The violation that lasts longest: waiting for any other would not be enough."""
-    return max(exc.violations, key=lambda v: v.reset_time_ms or math.inf)
 
 
 def _headers(exc: WeirError, request_id: str) -> dict[str, str]:

@@ -21,28 +21,29 @@ _REASONS = {
     "budget": Reason.BUDGET_EXHAUSTED,
 }
 _PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
-_SPOKEN = {"concurrency": "requests at once", "streams": "streams at once"}
 _NANOS = Decimal(10**9)
 
 
 def refused_for_now(violations: Sequence[Violation], now_ms: int) -> LimitExceeded:
     """The refusal of a request that will fit once all of `violations` have passed.
 
-    Its reason is that of the limit which takes longest.
+    It is told by the limit which takes longest: waiting for any other would not be enough.
 
     Args:
         violations: one or more, each with the time at which it passes.
         now_ms: Unix milliseconds.
     """
-    longest = max(violations, key=lambda violation: violation.reset_time_ms)
+    ordered = sorted(violations, key=lambda violation: -violation.reset_time_ms)
+    longest = ordered[0]
     wait_s = max(0, longest.reset_time_ms - now_ms) / 1_000
     reason = _REASONS[longest.limit_type]
     if reason is Reason.BUDGET_EXHAUSTED:
         when = f"the next window begins at {rfc3339(longest.reset_time_ms)}"
     else:
         when = f"retry in {wait_s:.3f} s"
-    told = "; ".join(map(_sentence, violations))
-    return LimitExceeded(reason, f"{told}; {when}", violations, retry_after_s=wait_s)
+    told = "; ".join(map(_sentence, ordered))
+    message = f"{told}; {when}; to change: {longest.knob}"
+    return LimitExceeded(reason, message, ordered, retry_after_s=wait_s)
 
 
 def over_context(
@@ -92,35 +93,6 @@ def counted(units: int, resource: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def spoken(resource: str) -> str:
-    """The name of a resource for people: `requests per second`, `requests at once`."""
-    return _SPOKEN.get(resource) or resource.replace("_", " ")
-
-
-def noun_of(resource: str) -> str:
-    """What a resource counts, for people, such as `input tokens`; without its period."""
-    return spoken(resource).partition(" per ")[0]
-
-
-def allowance(limit: int, resource: str) -> str:
-    """What a limit without a rate allows, such as `2 requests at once`."""
-    return f"{counted(limit, resource)} {spoken(resource)}"
-
-
-def rate_allowance(refill: int, period_ms: int, burst: int, resource: str) -> str:
-    """What a limit with a rate allows, such as `2 requests per second, burst 4`.
-
-    Args:
-        refill: units that come back in `period_ms`.
-        period_ms: milliseconds.
-        burst: units that can be used at once.
-        resource: public name of what is counted.
-    """
-    period = _PERIODS.get(period_ms, f"{period_ms} ms")
-    rate = f"{counted(refill, resource)} {noun_of(resource)} per {period}"
-    return rate if burst == refill else f"{rate}, burst {counted(burst, resource)}"
-
-
 def rfc3339(unix_ms: int) -> str:
     """A moment as `2026-01-01T00:00:07.000Z`."""
     moment = datetime.fromtimestamp(unix_ms / 1_000, UTC)
@@ -130,11 +102,13 @@ def rfc3339(unix_ms: int) -> str:
 def _sentence(violation: Violation) -> str:
     resource = violation.resource
     if violation.limit is None or violation.used is None:
-        what = f"{spoken(resource)} ({violation.limit_id})"
-        return f"{_layer(violation.layer)} is at its limit of {what}"
-    used, requested = counted(violation.used, resource), counted(violation.requested, resource)
-    allowed = violation.allowance or allowance(violation.limit, resource)
-    return f"{violation.limit_id} allows {allowed}; {used} are used and {requested} requested"
+        return f"{_layer(violation.layer)} is at its limit of {resource} ({violation.limit_id})"
+    limit, used, requested = (
+        counted(units, resource) for units in (violation.limit, violation.used, violation.requested)
+    )
+    return (
+        f"{violation.limit_id} allows {limit} {resource}, {used} are used and {requested} requested"
+    )
 
 
 def _layer(layer: str) -> str:

@@ -44,16 +44,16 @@ class LimitSpec(msgspec.Struct, frozen=True):
     max_debt: int
     calendar: Calendar | None
 
-    def of(self, layer: Layer, *owner: str) -> Limit:
-        """The limit of one owner."""
-        name = f"{layer.label.replace('_', ' ')} {owner[-1]}" if owner else "the cluster"
+    def of(self, layer: Layer, *owner: str, place: str = "") -> Limit:
+        """The limit of one owner; `place` is where it is configured, if not with its owner."""
+        named = f"{layer.label.replace('_', ' ')} {owner[-1]}" if owner else "the cluster"
         return Limit(
             key=limit_key(layer, owner, self.id),
             layer=layer,
             kind=self.kind,
             resource=self.resource,
             shape=self.shape,
-            knob=f"limit `{self.id}` of {name}",
+            knob=f"limit `{self.id}` of {place or named}",
             model=self.model,
             shadow=self.shadow,
             max_debt=self.max_debt,
@@ -94,7 +94,7 @@ def context_window(model: str, tokens: int) -> Limit:
         kind=Kind.CONTEXT,
         resource=Resource.CONTEXT_TOKENS,
         shape=BucketShape.of(tokens, 0, 1),
-        knob=f"`max_context_tokens` of model {model}",
+        knob=f"`max_context` of model {model}",
     )
 
 

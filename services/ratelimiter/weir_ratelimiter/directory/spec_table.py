@@ -67,8 +67,12 @@ class SpecTable:
 
     def tenant(self, tenant_id: str) -> list[Limit]:
         """The plan's limits; the tenant's own replace those of the same id and add others."""
-        specs = self._plan(tenant_id) | self._tenants.get(tenant_id, _NONE)
-        return [spec.of(Layer.TENANT, tenant_id) for spec in specs.values()]
+        own = self._tenants.get(tenant_id, _NONE)
+        place = f"plan {self._plan_of.get(tenant_id)}"
+        return [
+            spec.of(Layer.TENANT, tenant_id, place="" if limit_id in own else place)
+            for limit_id, spec in (self._plan(tenant_id) | own).items()
+        ]
 
     def user(self, tenant_id: str, user_id: str) -> list[Limit]:
         """Limits of one user of one tenant."""

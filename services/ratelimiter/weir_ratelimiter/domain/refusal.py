@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from weir_core.errors import LimitExceeded, Reason, Violation, refusal
-from weir_core.errors.refusal import counted, noun_of
+from weir_core.errors.refusal import counted
 from weir_ratelimiter.domain.limit import Kind, Resource
 from weir_ratelimiter.domain.shortfall import Shortfall
 
@@ -22,15 +22,14 @@ def violation(short: Shortfall, now_ms: int) -> Violation:
         requested=short.requested,
         reset_time_ms=0 if short.wait_ms is None else now_ms + short.wait_ms,
         knob=limit.knob,
-        allowance=limit.allowance if own else "",
     )
 
 
 def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
     """The refusal of a request that will fit once all of `shortfalls` have passed.
 
-    Its reason is that of the limit which takes longest. If there is one that never passes, it
-    is refused for ever.
+    It is told by the limit which takes longest. If there is one that never passes, it is refused
+    for ever.
     """
     never = [short for short in shortfalls if short.wait_ms is None]
     if never:
@@ -51,10 +50,11 @@ def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExcee
         reason, told = Reason.CONTEXT_LENGTH_EXCEEDED, contexts
     else:
         reason, told = Reason.REQUEST_TOO_LARGE, list(shortfalls)
+    others = [short for short in shortfalls if short not in told]
     return LimitExceeded(
         reason,
         "; ".join(_never(short) for short in told),
-        [violation(short, now_ms) for short in shortfalls],
+        [violation(short, now_ms) for short in (*told, *others)],
         retry_after_s=None,
     )
 
@@ -73,12 +73,12 @@ def _never(short: Shortfall) -> str:
     requested = counted(short.requested, limit.resource_name)
     if not limit.numbers_are_own:
         return (
-            f"the request needs {requested} {noun_of(limit.resource_name)} at once, more than "
+            f"the request needs {requested} {limit.resource_name} at once, more than "
             f"{limit.key} ever holds; send less or change {limit.knob}"
         )
     most = counted(limit.capacity, limit.resource_name)
     return (
-        f"the request needs {requested} {noun_of(limit.resource_name)} at once, and {limit.key} "
+        f"the request needs {requested} {limit.resource_name} at once, and {limit.key} "
         f"never holds more than {most}; send less or change {limit.knob}"
     )
 

@@ -1,6 +1,5 @@
 """Decisions as Envoy reads them."""
 
-import math
 from collections.abc import Mapping
 
 import orjson
@@ -66,8 +65,8 @@ def refused(
         descriptors: how many were asked about.
     """
     status = Status(code=_OVER)
-    if isinstance(error, LimitExceeded):
-        _tell(status, _binding(error), limits, now_ms)
+    if isinstance(error, LimitExceeded) and error.binding is not None:
+        _tell(status, error.binding, limits, now_ms)
     _, body, headers = to_http(error)
     headers |= {
         "content-type": "application/json",
@@ -85,10 +84,6 @@ def _tell(status: Status, binding: Violation, limits: Mapping[str, Limit], now_m
     if limit is not None and binding.limit is not None and binding.used is not None:
         status.current_limit.CopyFrom(_limit(limit))
         status.limit_remaining = _units(binding.limit - binding.used)
-
-
-def _binding(error: LimitExceeded) -> Violation:
-    return max(error.violations, key=lambda v: v.reset_time_ms or math.inf)
 
 
 def _shown(state: LimitState) -> bool:
