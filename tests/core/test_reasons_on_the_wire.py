@@ -358,8 +358,8 @@ def test_a_refusal_is_told_by_the_limit_that_lasts_longest() -> None:
     assert told.reason is Reason.TOKEN_LIMIT_EXCEEDED
     assert told.retry_after_s == 0.25
     assert told.message == (
-        "tenant:acme/tpm allows 10000 tokens, 9900 are used and 200 requested; "
-        "the cluster is at its limit of requests_per_second (cluster/rps); retry in 0.250 s; "
+        "tenant:acme/tpm allows 10000 tokens; 9900 are used and 200 requested; "
+        "the cluster is at its limit of requests per second (cluster/rps); retry in 0.250 s; "
         "to change: raise tokens_per_minute of plan free"
     )
 
@@ -377,7 +377,7 @@ def test_a_budget_of_money_is_told_as_money_and_counted_in_nanos() -> None:
     told = refused_for_now([budget], NOW_MS)
     assert told.reason is Reason.BUDGET_EXHAUSTED
     assert told.message == (
-        "tenant:acme/budget_per_month allows 25 cost_per_month, 24.99 are used and 0.010000001 "
+        "tenant:acme/budget_per_month allows 25 cost per month; 24.99 are used and 0.010000001 "
         "requested; the next window begins at 2026-01-02T00:00:00.000Z; "
         "to change: raise tokens_per_minute of plan free"
     )

@@ -69,6 +69,8 @@ class Violation:
         requested: units that this request asked for.
         reset_time_ms: Unix milliseconds at which the request would fit; 0 if never.
         knob: what to change, in a few words.
+        allowance: what the limit allows, for people, such as `2 requests per second, burst 4`;
+            empty where `limit` is None, or nothing more is known.
     """
 
     limit_id: str
@@ -80,6 +82,7 @@ class Violation:
     requested: int
     reset_time_ms: int
     knob: str
+    allowance: str = ""
 
 
 class LimitExceeded(WeirError):

@@ -21,6 +21,7 @@ _REASONS = {
     "budget": Reason.BUDGET_EXHAUSTED,
 }
 _PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
+_SPOKEN = {"concurrency": "requests at once", "streams": "streams at once"}
 _NANOS = Decimal(10**9)
 
 
@@ -93,6 +94,35 @@ def counted(units: int, resource: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def spoken(resource: str) -> str:
+    """The name of a resource for people: `requests per second`, `requests at once`."""
+    return _SPOKEN.get(resource) or resource.replace("_", " ")
+
+
+def noun_of(resource: str) -> str:
+    """What a resource counts, for people, such as `input tokens`; without its period."""
+    return spoken(resource).partition(" per ")[0]
+
+
+def allowance(limit: int, resource: str) -> str:
+    """What a limit without a rate allows, such as `2 requests at once`."""
+    return f"{counted(limit, resource)} {spoken(resource)}"
+
+
+def rate_allowance(refill: int, period_ms: int, burst: int, resource: str) -> str:
+    """What a limit with a rate allows, such as `2 requests per second, burst 4`.
+
+    Args:
+        refill: units that come back in `period_ms`.
+        period_ms: milliseconds.
+        burst: units that can be used at once.
+        resource: public name of what is counted.
+    """
+    period = _PERIODS.get(period_ms, f"{period_ms} ms")
+    rate = f"{counted(refill, resource)} {noun_of(resource)} per {period}"
+    return rate if burst == refill else f"{rate}, burst {counted(burst, resource)}"
+
+
 def rfc3339(unix_ms: int) -> str:
     """A moment as `2026-01-01T00:00:07.000Z`."""
     moment = datetime.fromtimestamp(unix_ms / 1_000, UTC)
@@ -102,13 +132,11 @@ def rfc3339(unix_ms: int) -> str:
 def _sentence(violation: Violation) -> str:
     resource = violation.resource
     if violation.limit is None or violation.used is None:
-        return f"{_layer(violation.layer)} is at its limit of {resource} ({violation.limit_id})"
-    limit, used, requested = (
-        counted(units, resource) for units in (violation.limit, violation.used, violation.requested)
-    )
-    return (
-        f"{violation.limit_id} allows {limit} {resource}, {used} are used and {requested} requested"
-    )
+        what = f"{spoken(resource)} ({violation.limit_id})"
+        return f"{_layer(violation.layer)} is at its limit of {what}"
+    used, requested = counted(violation.used, resource), counted(violation.requested, resource)
+    allowed = violation.allowance or allowance(violation.limit, resource)
+    return f"{violation.limit_id} allows {allowed}; {used} are used and {requested} requested"
 
 
 def _layer(layer: str) -> str:

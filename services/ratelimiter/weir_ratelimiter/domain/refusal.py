@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from weir_core.errors import LimitExceeded, Reason, Violation, refusal
-from weir_core.errors.refusal import counted
+from weir_core.errors.refusal import counted, noun_of
 from weir_ratelimiter.domain.limit import Kind, Resource
 from weir_ratelimiter.domain.shortfall import Shortfall
 
@@ -22,6 +22,7 @@ def violation(short: Shortfall, now_ms: int) -> Violation:
         requested=short.requested,
         reset_time_ms=0 if short.wait_ms is None else now_ms + short.wait_ms,
         knob=limit.knob,
+        allowance=limit.allowance if own else "",
     )
 
 
@@ -73,12 +74,12 @@ def _never(short: Shortfall) -> str:
     requested = counted(short.requested, limit.resource_name)
     if not limit.numbers_are_own:
         return (
-            f"the request needs {requested} {limit.resource_name} at once, more than "
+            f"the request needs {requested} {noun_of(limit.resource_name)} at once, more than "
             f"{limit.key} ever holds; send less or change {limit.knob}"
         )
     most = counted(limit.capacity, limit.resource_name)
     return (
-        f"the request needs {requested} {limit.resource_name} at once, and {limit.key} "
+        f"the request needs {requested} {noun_of(limit.resource_name)} at once, and {limit.key} "
         f"never holds more than {most}; send less or change {limit.knob}"
     )
 
