@@ -132,19 +132,19 @@ Guarded = tuple[RequestGuard, DirectoryPublisher, ManualClock]
 def test_the_rate_of_the_tenant_is_kept(guarded: Guarded) -> None:
     guard, publisher, clock = guarded
     caller = caller_of(publisher, KEY.id)
-    guard.admit(caller)
-    guard.admit(caller)
+    guard.admit(caller).keep()
+    guard.admit(caller).keep()
     with pytest.raises(LimitExceeded) as caught:
-        guard.admit(caller)
+        guard.admit(caller).keep()
     (violation,) = caught.value.violations
     assert violation.limit_id == "tenant:acme/rps"
     assert (violation.limit, violation.used, violation.requested) == (2, 2, 1)
     assert (violation.limit_type, violation.resource) == ("rps", "requests_per_second")
-    assert violation.knob == "limit `rps` of tenant acme"
+    assert violation.knob == "limit `rps` of plan team"
     assert caught.value.retry_after_s == 0.5
     assert violation.reset_time_ms == clock.now_us() // 1000 + 500
     clock.advance_us(500_000)
-    guard.admit(caller)
+    guard.admit(caller).keep()
 
 
 def test_what_is_refused_later_gives_its_request_back_once(guarded: Guarded) -> None:
@@ -153,10 +153,38 @@ def test_what_is_refused_later_gives_its_request_back_once(guarded: Guarded) -> 
     first, second = guard.admit(caller), guard.admit(caller)
     first.give_back()
     first.give_back()
-    guard.admit(caller)
+    second.keep()
+    second.keep()
+    second.give_back()
+    second.give_back()
+    guard.admit(caller).keep()
+    guard.admit(caller).keep()
     with pytest.raises(LimitExceeded):
         guard.admit(caller)
-    second.give_back()
+
+
+def test_what_is_not_decided_refuses_nobody(guarded: Guarded) -> None:
+    guard, publisher, _ = guarded
+    caller = caller_of(publisher, KEY.id)
+    tickets = [guard.admit(caller) for _ in range(7)]
+    for refused in tickets[2:]:
+        refused.give_back()
+    guard.admit(caller).give_back()
+    for admitted in tickets[:2]:
+        admitted.keep()
+    with pytest.raises(LimitExceeded):
+        guard.admit(caller)
+
+
+def test_a_flood_that_is_not_decided_is_bounded(guarded: Guarded) -> None:
+    guard, publisher, _ = guarded
+    caller = caller_of(publisher, KEY.id)
+    tickets = [guard.admit(caller) for _ in range(2 + 32)]
+    with pytest.raises(LimitExceeded) as caught:
+        guard.admit(caller)
+    assert caught.value.retry_after_s
+    for ticket in tickets:
+        ticket.give_back()
     guard.admit(caller)
 
 
@@ -166,26 +194,26 @@ def test_all_buckets_are_debited_or_none() -> None:
     publisher = published(document, clock)
     guard = RequestGuard(publisher, clock)
     caller = caller_of(publisher, KEY.id)
-    guard.admit(caller)
+    guard.admit(caller).keep()
     for _ in range(5):
         with pytest.raises(LimitExceeded) as caught:
-            guard.admit(caller)
+            guard.admit(caller).keep()
         assert [v.limit_id for v in caught.value.violations] == [f"api_key:{KEY.id}/rpm"]
     published(document_of(KEY), clock, publisher)
-    guard.admit(caller)
+    guard.admit(caller).keep()
 
 
 def test_a_raised_limit_takes_effect_at_once(guarded: Guarded) -> None:
     guard, publisher, clock = guarded
     caller = caller_of(publisher, KEY.id)
-    guard.admit(caller)
-    guard.admit(caller)
+    guard.admit(caller).keep()
+    guard.admit(caller).keep()
     raised = document_of(KEY, limits=[{"resource": "requests", "rate": "5/s"}])
     published(raised, clock, publisher)
     for _ in range(3):
-        guard.admit(caller)
+        guard.admit(caller).keep()
     with pytest.raises(LimitExceeded):
-        guard.admit(caller)
+        guard.admit(caller).keep()
 
 
 def test_the_same_user_id_of_two_tenants_is_two_users() -> None:
@@ -202,10 +230,10 @@ def test_the_same_user_id_of_two_tenants_is_two_users() -> None:
     document["tenants"].append(other)
     publisher = published(document, clock)
     guard = RequestGuard(publisher, clock)
-    guard.admit(caller_of(publisher, KEY.id))
-    guard.admit(caller_of(publisher, "k2", "globex"))
+    guard.admit(caller_of(publisher, KEY.id)).keep()
+    guard.admit(caller_of(publisher, "k2", "globex")).keep()
     with pytest.raises(LimitExceeded):
-        guard.admit(caller_of(publisher, KEY.id))
+        guard.admit(caller_of(publisher, KEY.id)).keep()
 
 
 PUBLISHED = published(document_of(KEY), ManualClock())
@@ -221,7 +249,7 @@ def test_the_guard_admits_no_more_than_burst_and_rate(gaps: list[int]) -> None:
         clock.advance_us(gap_ms * 1000)
         elapsed_ms += gap_ms
         try:
-            guard.admit(caller)
+            guard.admit(caller).keep()
         except LimitExceeded:
             continue
         admitted += 1

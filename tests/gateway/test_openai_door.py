@@ -1,5 +1,6 @@
 """The HTTP door: answers, streams, headers, and what OpenAI's own SDK makes of them."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -200,6 +201,27 @@ async def test_the_request_rate_is_refused_before_anything_else_happens(gateway:
         # A request that is refused for another reason is given back.
         assert (await gateway.chat(model="none")).status_code == 429
     finally:
+        await gateway.reload(gateway.document)
+
+
+async def test_what_another_limit_refuses_uses_up_no_request_rate(gateway: Gateway) -> None:
+    document = gateway.document | {}
+    slow = {"id": "burst", "resource": "requests", "rate": "1/min", "burst": 4}
+    tenants = [document["tenants"][0] | {"limits": [slow]}, document["tenants"][1]]
+    await gateway.reload(document | {"tenants": tenants})
+    gate = gateway.limiter.reserve_gate = asyncio.Event()
+    gateway.limiter.concurrency = 2
+    calls = [asyncio.create_task(gateway.chat(max_tokens=2)) for _ in range(7)]
+    try:
+        await eventually(lambda: gateway.limiter.reserving == 7)
+        gate.set()
+        codes = [r.json().get("error", {}).get("code") for r in await asyncio.gather(*calls)]
+        assert sorted(map(str, codes)) == ["None"] * 2 + ["concurrency_limit_exceeded"] * 5
+        gateway.limiter.reserve_gate = gateway.limiter.concurrency = None
+        assert [(await gateway.chat()).status_code for _ in range(3)] == [200, 200, 429]
+    finally:
+        gate.set()
+        await asyncio.gather(*calls)
         await gateway.reload(gateway.document)
 
 

@@ -2,7 +2,8 @@
 
 A local mirror of the caller's own request buckets: a flood is refused before the template and
 the tokenizer run. `Reserve` decides; with several gateways each mirror lets the whole rate
-through, so it never refuses what a correct total would allow.
+through. What is not decided yet does not count as used: `Reserve` may refuse it for another
+limit. Only how many may be undecided beyond the level is bounded.
 """
 
 from collections import OrderedDict
@@ -14,34 +15,62 @@ from weir_core.bucket import BucketShape, BucketState
 from weir_core.clock import Clock
 from weir_core.directory import DirectoryIndex, ScopedLimit
 from weir_core.errors import Violation
-from weir_core.errors.refusal import refused_for_now, requests_per
+from weir_core.errors.refusal import rate_allowance, refused_for_now, requests_per
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
 
 _MAX_BUCKETS = 100_000
 _DEFAULT_PERIOD_MS = 1_000
+_MOST_BEYOND = 32
+"""Undecided requests that a bucket lets in beyond its level."""
 
 
 @dataclass(slots=True)
 class _Mirror:
+    """`undecided` requests are debited already; each is kept or given back once decided."""
+
     id: str
     layer: str
     knob: str
     shape: BucketShape
     state: BucketState
+    undecided: int = 0
+
+    def refusing(self, now_ms: int) -> BucketState | None:
+        """The content that has no room for one more request; None if there is room."""
+        self.state = self.shape.refilled(self.state, now_ms)
+        decided = self.shape.credited(self.state, self.undecided)
+        if self.shape.level(decided) < 1:
+            return decided
+        return self.state if self.shape.level(self.state) <= -_MOST_BEYOND else None
+
+    def debit(self) -> None:
+        """Take one request out, into debt if need be, until it is decided."""
+        self.state = self.shape.debited(self.state, 1)
+        self.undecided += 1
 
 
 class GuardTicket:
-    """One request debited by the guard."""
+    """One request debited by the guard; whoever holds it keeps it or gives it back."""
 
-    __slots__ = ("_guard", "_mirrors")
+    __slots__ = ("_decided", "_guard", "_mirrors")
 
     def __init__(self, guard: "RequestGuard", mirrors: Sequence[_Mirror]) -> None:
         self._guard = guard
         self._mirrors = mirrors
+        self._decided = False
+
+    def keep(self) -> None:
+        """The request was admitted and stays debited. Idempotent."""
+        if self._decided:
+            return
+        self._decided = True
+        for mirror in self._mirrors:
+            mirror.undecided -= 1
 
     def give_back(self) -> None:
-        """Puts the request back, since it was refused before it was reserved. Idempotent."""
+        """Puts the request back: refused, or admitted and refunded whole. Idempotent."""
+        self.keep()
         mirrors, self._mirrors = self._mirrors, ()
         self._guard.credit(mirrors)
 
@@ -66,13 +95,13 @@ class RequestGuard:
         mirrors = self._mirrors_of(caller)
         violations = []
         for mirror in mirrors:
-            mirror.state = mirror.shape.refilled(mirror.state, now_ms)
-            if mirror.shape.wait_ms(mirror.state, 1) != 0:
-                violations.append(self._violation(mirror))
+            refusing = mirror.refusing(now_ms)
+            if refusing is not None:
+                violations.append(self._violation(mirror, refusing))
         if violations:
             raise refused_for_now(violations, self._clock.now_us() // 1_000)
         for mirror in mirrors:
-            mirror.state = mirror.shape.debited(mirror.state, 1)
+            mirror.debit()
         return GuardTicket(self, mirrors)
 
     def credit(self, mirrors: Sequence[_Mirror]) -> None:
@@ -82,19 +111,21 @@ class RequestGuard:
             refilled = mirror.shape.refilled(mirror.state, now_ms)
             mirror.state = mirror.shape.credited(refilled, 1)
 
-    def _violation(self, mirror: _Mirror) -> Violation:
-        wait_ms = mirror.shape.wait_ms(mirror.state, 1)
-        capacity = mirror.shape.capacity
+    def _violation(self, mirror: _Mirror, state: BucketState) -> Violation:
+        wait_ms = mirror.shape.wait_ms(state, 1)
+        shape, capacity = mirror.shape, mirror.shape.capacity
+        resource = requests_per(shape.period_ms)
         return Violation(
             limit_id=mirror.id,
             limit_type="rps",
-            resource=requests_per(mirror.shape.period_ms),
+            resource=resource,
             layer=mirror.layer,
             limit=capacity,
-            used=capacity - mirror.shape.level(mirror.state),
+            used=capacity - mirror.shape.level(state),
             requested=1,
             reset_time_ms=0 if wait_ms is None else self._clock.now_us() // 1_000 + wait_ms,
             knob=mirror.knob,
+            allowance=rate_allowance(shape.refill, shape.period_ms, capacity, resource),
         )
 
     def _mirrors_of(self, caller: Caller) -> list[_Mirror]:
@@ -113,13 +144,13 @@ class RequestGuard:
         now_ms = self._clock.monotonic_us() // 1_000
         mirror = self._mirrors.get(scoped.id)
         if mirror is None:
-            owner = scoped.owner.rpartition("/")[2]
-            knob = f"limit `{scoped.limit.id}` of {scoped.layer.replace('_', ' ')} {owner}"
-            mirror = _Mirror(scoped.id, scoped.layer, knob, shape, shape.full(now_ms))
+            mirror = _Mirror(scoped.id, scoped.layer, scoped.knob, shape, shape.full(now_ms))
             self._mirrors[scoped.id] = mirror
             if len(self._mirrors) > _MAX_BUCKETS:
                 self._mirrors.popitem(last=False)
-        elif mirror.shape != shape:
+            return mirror
+        mirror.knob = scoped.knob
+        if mirror.shape != shape:
             refilled = mirror.shape.refilled(mirror.state, now_ms)
             mirror.state = mirror.shape.reshaped(refilled, shape)
             mirror.shape = shape

@@ -120,7 +120,8 @@ class FrontDesk:
 
         Args:
             prepared: what to run.
-            ticket: given back when the request is refused.
+            ticket: kept when the request is admitted; given back when it is refused, or
+                refunded whole.
             deadline_s: after which it is stopped.
             traceparent: of the caller; empty for the current span, or a new trace.
 
@@ -128,6 +129,7 @@ class FrontDesk:
             WeirError: what the ratelimiter refused with, LIMITER_UNAVAILABLE or DRAINING.
         """
         if self._draining:
+            ticket.give_back()
             raise WeirError(
                 Reason.DRAINING, "this gateway is shutting down; try another", retry_after_s=1.0
             )
@@ -206,7 +208,7 @@ class FrontDesk:
         try:
             reservation = await self._reserve(live, ticket, admitted, span)
             if reservation is not None:
-                await self._live_and_end(live, reservation, admitted, span, arrived_us)
+                await self._live_and_end(live, ticket, reservation, admitted, span, arrived_us)
         except Exception as error:
             _log.error("request_failed", exc_info=error)
             mark_failed(span, error)
@@ -226,11 +228,11 @@ class FrontDesk:
         request = self._reserve_request(live)
         try:
             with self._child_span(names.SPAN_RESERVE):
-                return await self._limiter.reserve(request)
+                reservation = await self._limiter.reserve(request)
         except WeirError as error:
+            ticket.give_back()
             if isinstance(error, AnswerLost):
                 self._settler.undo(request)
-            ticket.give_back()
             live.on_refused()
             self._metrics.refused(error, live.prepared.subject.tenant_id)
             span.set_attribute(names.REASON, error.reason)
@@ -238,10 +240,16 @@ class FrontDesk:
             if not admitted.done():
                 admitted.set_exception(error)
             return None
+        except BaseException:
+            ticket.give_back()
+            raise
+        ticket.keep()
+        return reservation
 
     async def _live_and_end(
         self,
         live: LiveRequest,
+        ticket: GuardTicket,
         reservation: Reservation,
         admitted: asyncio.Future[Reservation],
         span: Span,
@@ -258,6 +266,8 @@ class FrontDesk:
         record = record_of(live, ending)
         # The lease is free before the reply ends, unless the limiter is away.
         await self._settle(live, ending, record)
+        if not ending.started:
+            ticket.give_back()
         live.delivery.finish(ending)
         self._records.close(live, record)
         self._metrics.ended(record, arrived_us)

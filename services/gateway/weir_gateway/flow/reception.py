@@ -51,7 +51,7 @@ class Reception:
     def check_rate(self, caller: Caller) -> None:
         """Counts a call that costs work but reserves nothing. Raises LimitExceeded."""
         try:
-            self._guard.admit(caller)
+            self._guard.admit(caller).keep()
         except WeirError as error:
             self._metrics.refused(error, caller.tenant_id)
             raise
