@@ -258,7 +258,7 @@ class Ledger:
         self.asked: list[tuple[str, str]] = []
         self.broken = False
 
-    async def used(self, limit: Limit, window: Window) -> int:
+    async def used(self, tenant_id: str, limit: Limit, window: Window) -> int:
         self.asked.append((limit.key, window.id))
         await asyncio.sleep(0)
         if self.broken:
@@ -325,7 +325,7 @@ async def test_a_ledger_that_hangs_is_waited_for_in_vain_and_in_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Hanging:
-        async def used(self, limit: Limit, window: Window) -> int:
+        async def used(self, tenant_id: str, limit: Limit, window: Window) -> int:
             await asyncio.Event().wait()
             return 0
 

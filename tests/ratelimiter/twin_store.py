@@ -22,6 +22,7 @@ from weir_ratelimiter.store.base import (
     ExtendedReservation,
     Limits,
     LimitState,
+    Mark,
     OutboxEntry,
     Reserved,
     Store,
@@ -115,6 +116,12 @@ class TwinStore:
         found, other = await self.first.backlog(), await self.second.backlog()
         assert found.events == other.events
         return found
+
+    async def mark(self, tenant_id: str) -> Mark:
+        return await self.first.mark(tenant_id)
+
+    async def is_past(self, mark: Mark) -> bool:
+        return await self.first.is_past(mark)
 
     async def close(self) -> None:
         await self.first.close()

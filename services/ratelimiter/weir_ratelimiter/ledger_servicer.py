@@ -46,7 +46,7 @@ class LedgerServicer(LedgerServiceServicer):
         size = wire.page_size_from(request)
         token = request.page_token
         after = wire.after_id_from(token, wanted) if token else NOTHING
-        await self._catch_up()
+        await self._catch_up(wanted.tenant_id)
         with told_as_unavailable():
             async with self._ledger.database.reading() as connection:
                 found = await page(connection, wanted, after, size + 1)
@@ -62,7 +62,7 @@ class LedgerServicer(LedgerServiceServicer):
         """Sums, ordered by what they are told apart by."""
         wanted = wire.filter_from(request.filter)
         by = wire.group_by_from(request)
-        await self._catch_up()
+        await self._catch_up(wanted.tenant_id)
         with told_as_unavailable():
             async with self._ledger.database.reading() as connection:
                 groups = await usage_sums(connection, wanted.span, wanted.ids, by, most=_MOST_SUMS)
@@ -78,7 +78,7 @@ class LedgerServicer(LedgerServiceServicer):
         if name is None:
             raise InvalidField("format", int(request.format), "JSONL, CSV or CLOUDEVENTS")
         file = FORMATS[name]
-        await self._catch_up()
+        await self._catch_up(wanted.tenant_id)
         if header := file.header():
             yield pb.ExportResponse(content=header)
         with told_as_unavailable():
@@ -90,7 +90,7 @@ class LedgerServicer(LedgerServiceServicer):
     ) -> pb.EraseTenantResponse:
         """Put pseudonyms for all that identifies a tenant."""
         tenant_id = check_id("tenant_id", request.tenant_id)
-        await self._ledger.pump.flush()
+        await self._ledger.pump.flush(tenant_id)
         with told_as_unavailable():
             erased = await self._ledger.eraser.erase(tenant_id)
         return pb.EraseTenantResponse(
@@ -111,7 +111,7 @@ class LedgerServicer(LedgerServiceServicer):
             last_error=status.error,
         )
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, tenant_id: str) -> None:
         """Have what was settled before this call in the ledger, if the account can be asked."""
         with contextlib.suppress(WeirError):
-            await self._ledger.pump.flush()
+            await self._ledger.pump.flush(tenant_id)

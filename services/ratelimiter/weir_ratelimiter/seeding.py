@@ -56,14 +56,14 @@ class Seeder:
 
     async def _seed(self, tenant_id: str, limit: Limit, window: Window) -> None:
         unused = await self._continuity.is_unused(limit, window)
-        used = 0 if unused else await self._used(limit, window)
+        used = 0 if unused else await self._used(tenant_id, limit, window)
         move = WindowMove(limit.key, window.id, Count(used, 0))
         await self._store.seed(tenant_id, [move])
 
-    async def _used(self, limit: Limit, window: Window) -> int:
+    async def _used(self, tenant_id: str, limit: Limit, window: Window) -> int:
         try:
             async with asyncio.timeout(_DEADLINE_S):
-                return await self._source.used(limit, window)
+                return await self._source.used(tenant_id, limit, window)
         except (WeirError, TimeoutError) as error:
             _log.warning("seed_failed", limit=limit.key, window=window.id, cause=str(error))
             if limit.shadow:

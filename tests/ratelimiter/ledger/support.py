@@ -16,7 +16,7 @@ from weir_ratelimiter.ledger.filters import RowFilter
 from weir_ratelimiter.ledger.ledger import Ledger
 from weir_ratelimiter.ledger.reader import pages
 from weir_ratelimiter.ledger.row import LedgerRow
-from weir_ratelimiter.store.base import Backlog, OutboxEntry
+from weir_ratelimiter.store.base import Backlog, Mark, OutboxEntry
 
 NOW_MS = 1_800_000_123_456
 HOUR_MS = 3_600_000
@@ -49,6 +49,12 @@ class ListOutbox:
     async def backlog(self) -> Backlog:
         oldest = self.entries[0].event.settled_ms if self.entries else None
         return Backlog(len(self.entries), oldest)
+
+    async def mark(self, tenant_id: str) -> Mark:
+        return {0: self._last}
+
+    async def is_past(self, mark: Mark) -> bool:
+        return not self.entries or int(self.entries[0].id) > mark[0]
 
 
 @dataclass

@@ -100,7 +100,7 @@ async def budgets_agree(account: Billed) -> int:
             if calendar is None:
                 continue
             window = calendar.window(account.now_ms())
-            used = await account.ledger.budgets.used(state.limit, window)
+            used = await account.ledger.budgets.used(subject.tenant_id, state.limit, window)
             assert state.limit.capacity - state.remaining - state.held == used, state.limit.key
             compared += 1
     return compared

@@ -69,7 +69,7 @@ async def test_sums_beyond_64_bits_are_exact(book: Book) -> None:
     assert sums.prompt_tokens == sums.completion_tokens == sums.amount_nanos == count * MOST
     assert count * MOST > 2**63
     window = UTC_MONTH.window(NOW_MS)
-    assert await book.ledger.budgets.used(TENANT_TOKENS, window) == 2 * count * MOST
+    assert await book.ledger.budgets.used("acme", TENANT_TOKENS, window) == 2 * count * MOST
     assert await differences(book.ledger.database) == []
 
 
@@ -85,7 +85,7 @@ async def test_a_budget_counts_what_was_reserved_in_its_window(book: Book) -> No
         charge("after", usage, at_ms=window.end_ms),
         charge("last", Usage(20, 0, 1), previous=usage, at_ms=window.end_ms - 1),
     )
-    assert await book.ledger.budgets.used(TENANT_TOKENS, window) == 3 * 11 + 10
+    assert await book.ledger.budgets.used("acme", TENANT_TOKENS, window) == 3 * 11 + 10
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_a_budget_counts_its_owner_and_its_resource(
         charge("f", subject=Subject("else", "bob", "key9", "m")),
         charge("refunded", Usage(), requests=0),
     )
-    assert await book.ledger.budgets.used(limit, UTC_MONTH.window(NOW_MS)) == used
+    assert await book.ledger.budgets.used("acme", limit, UTC_MONTH.window(NOW_MS)) == used
 
 
 async def test_grants_of_the_window_and_of_the_limit_lower_its_use(book: Book) -> None:
@@ -130,14 +130,14 @@ async def test_grants_of_the_window_and_of_the_limit_lower_its_use(book: Book) -
         grant("last month", key, 1_000, at_ms=window.start_ms - 1),
         grant("huge", limit_key(Layer.CLUSTER, (), "budget"), MOST),
     )
-    assert await book.ledger.budgets.used(TENANT_TOKENS, window) == 80
+    assert await book.ledger.budgets.used("acme", TENANT_TOKENS, window) == 80
     cluster = budget(Layer.CLUSTER, (), Resource.TOKENS)
-    assert await book.ledger.budgets.used(cluster, window) == 100 - MOST
+    assert await book.ledger.budgets.used("acme", cluster, window) == 100 - MOST
 
 
 async def test_a_budget_counts_what_still_waits_in_the_outbox(book: Book) -> None:
     book.outbox.put(*(charge(f"r{number}", Usage(1, 0, 1)) for number in range(1_201)))
-    used = await book.ledger.budgets.used(TENANT_TOKENS, UTC_MONTH.window(NOW_MS))
+    used = await book.ledger.budgets.used("acme", TENANT_TOKENS, UTC_MONTH.window(NOW_MS))
     assert used == 2_402
     assert book.outbox.entries == []
 

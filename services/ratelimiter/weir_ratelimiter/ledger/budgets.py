@@ -35,15 +35,20 @@ class LedgerBudgets:
         self._pump = pump
         self._now_ms = now_ms
 
-    async def used(self, limit: Limit, window: Window) -> int:
+    async def used(self, tenant_id: str, limit: Limit, window: Window) -> int:
         """Units charged to a limit in a window, less what was granted to it; exact.
 
         Negative where more was granted than used. What open reservations hold is not in it.
 
+        Args:
+            tenant_id: to whom the limit applies; of a limit of all tenants, anybody.
+            limit: a budget.
+            window: one of its windows.
+
         Raises:
             WeirError: LIMITER_UNAVAILABLE if the ledger cannot tell.
         """
-        await self._pump.flush()
+        await self._pump.flush(tenant_id if limit.numbers_are_own else "")
         span = Span(window.start_ms, window.end_ms)
         with told_as_unavailable():
             async with self._database.reading(_READ_S) as connection:
@@ -65,7 +70,7 @@ class LedgerBudgets:
         since = settled_since(self._now_ms() - _MINUTE_MS, _MINUTE_MS)
         recent = (rows.c.tenant_id == subject.tenant_id, *since)
         by = ("user", "api_key", "model")
-        await self._pump.flush()
+        await self._pump.flush(subject.tenant_id)
         with told_as_unavailable():
             async with self._database.reading(_READ_S) as connection:
                 found = await connection.execute(row_sums(recent, by))

@@ -14,7 +14,7 @@ from weir_ratelimiter.ledger.database import FAILURES, cause_of, told_as_unavail
 from weir_ratelimiter.ledger.metrics import LedgerMetrics
 from weir_ratelimiter.ledger.rejects import Rejects
 from weir_ratelimiter.ledger.writer import LedgerWriter
-from weir_ratelimiter.store.base import Backlog, OutboxEntry
+from weir_ratelimiter.store.base import Backlog, Mark, OutboxEntry
 
 _log = get_logger(__name__)
 
@@ -39,6 +39,12 @@ class Outbox(Protocol):
 
     async def backlog(self) -> Backlog:
         """How far the ledger is behind."""
+
+    async def mark(self, tenant_id: str) -> Mark:
+        """A place behind every event that any process has written by now."""
+
+    async def is_past(self, mark: Mark) -> bool:
+        """Whether every event of before a mark is acknowledged."""
 
 
 class LedgerPump:
@@ -69,8 +75,6 @@ class LedgerPump:
         self._metrics = metrics
         self._now_ms = now_ms
         self._moving = asyncio.Lock()
-        self._asked = 0
-        self._flushed = 0
         self._task: asyncio.Task[None] | None = None
         self.last_error = ""
 
@@ -90,20 +94,21 @@ class LedgerPump:
         except (*FAILURES, WeirError) as error:
             _log.warning("ledger_not_drained", cause=cause_of(error))
 
-    async def flush(self) -> None:
-        """Return when every event of before this call is in the ledger.
+    async def flush(self, tenant_id: str = "") -> None:
+        """Return when every event of before this call, by whichever process, is in the ledger.
+
+        Args:
+            tenant_id: whose events are meant; empty: everybody's, which is dearer to find out.
 
         Raises:
             WeirError: LIMITER_UNAVAILABLE if that cannot be done within 10 seconds.
         """
-        self._asked += 1
-        asked = self._asked
         with told_as_unavailable():
-            async with asyncio.timeout(_FLUSH_S), self._moving:
-                if self._flushed < asked:  # else a flush that began later did it
-                    covered = self._asked
-                    await self._move_all()
-                    self._flushed = covered
+            async with asyncio.timeout(_FLUSH_S):
+                mark = await self._outbox.mark(tenant_id)
+                async with self._moving:
+                    while not await self._outbox.is_past(mark):
+                        await self._move()
 
     async def _drain(self) -> None:
         async with self._moving:

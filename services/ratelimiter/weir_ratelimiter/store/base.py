@@ -19,6 +19,9 @@ from weir_ratelimiter.record import Record
 
 Limits = Mapping[str, Limit]
 
+Mark = Mapping[int, int]
+"""A place in the outbox: the last event in each of its streams; the numbers are the store's."""
+
 
 class LimitState(msgspec.Struct, frozen=True, gc=False):
     """Where one limit stands.
@@ -218,6 +221,16 @@ class Store(Protocol):
 
     async def backlog(self) -> Backlog:
         """How far the ledger is behind."""
+
+    async def mark(self, tenant_id: str) -> Mark:
+        """A place behind every event that any process has written by now.
+
+        Args:
+            tenant_id: whose events are meant; empty: everybody's.
+        """
+
+    async def is_past(self, mark: Mark) -> bool:
+        """Whether every event of before a mark is acknowledged; if not, `outbox` has some."""
 
     async def close(self) -> None:
         """Make everything durable and release the store."""

@@ -27,6 +27,7 @@ from weir_ratelimiter.store.base import (
     ExtendedReservation,
     Limits,
     LimitState,
+    Mark,
     OutboxEntry,
     Reserved,
     outbox_full,
@@ -34,6 +35,8 @@ from weir_ratelimiter.store.base import (
 from weir_ratelimiter.store.endings import forgotten, over
 from weir_ratelimiter.store.limit_state import limit_state
 from weir_ratelimiter.store.memory_log import MemoryLog
+
+_ONLY_STREAM = 0
 
 
 class MemoryStore:
@@ -181,6 +184,15 @@ class MemoryStore:
         """See `Store`."""
         oldest = next(iter(self._state.outbox.values()), None)
         return Backlog(len(self._state.outbox), None if oldest is None else oldest.settled_ms)
+
+    async def mark(self, tenant_id: str) -> Mark:
+        """See `Store`."""
+        return {_ONLY_STREAM: self._state.next_sequence - 1}
+
+    async def is_past(self, mark: Mark) -> bool:
+        """See `Store`."""
+        oldest = next(iter(self._state.outbox), None)
+        return oldest is None or oldest > mark[_ONLY_STREAM]
 
     async def maintain(self) -> None:
         """Bring the journal to the disk and compact it when due; for a periodic task.

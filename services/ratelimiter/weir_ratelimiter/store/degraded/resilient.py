@@ -20,6 +20,7 @@ from weir_ratelimiter.store.base import (
     ExtendedReservation,
     Limits,
     LimitState,
+    Mark,
     OutboxEntry,
     Reserved,
     Store,
@@ -177,6 +178,14 @@ class ResilientStore:
     async def backlog(self) -> Backlog:
         """See `Store`."""
         return await self._shared.batch(lambda store: store.backlog())
+
+    async def mark(self, tenant_id: str) -> Mark:
+        """See `Store`."""
+        return await self._shared.batch(lambda store: store.mark(tenant_id))
+
+    async def is_past(self, mark: Mark) -> bool:
+        """See `Store`."""
+        return await self._shared.batch(lambda store: store.is_past(mark))
 
     async def close(self) -> None:
         """See `Store`."""

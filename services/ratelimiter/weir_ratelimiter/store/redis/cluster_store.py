@@ -28,6 +28,7 @@ from weir_ratelimiter.store.base import (
     ExtendedReservation,
     Limits,
     LimitState,
+    Mark,
     OutboxEntry,
     Reserved,
 )
@@ -171,6 +172,14 @@ class ClusterStore:
     async def backlog(self) -> Backlog:
         """See `Store`."""
         return await self._store.backlog()
+
+    async def mark(self, tenant_id: str) -> Mark:
+        """See `Store`."""
+        return await self._store.mark(tenant_id)
+
+    async def is_past(self, mark: Mark) -> bool:
+        """See `Store`."""
+        return await self._store.is_past(mark)
 
     async def close(self) -> None:
         """See `Store`."""

@@ -7,7 +7,7 @@ them every few seconds, as a process that died may have left something anywhere.
 import math
 from collections.abc import Iterator
 
-from weir_ratelimiter.store.base import Backlog
+from weir_ratelimiter.store.base import Backlog, Mark
 from weir_ratelimiter.store.redis.keyspace import SHARDS, expiry_key, outbox_key
 from weir_ratelimiter.store.redis.server import Command, RedisServer
 
@@ -53,6 +53,10 @@ class Shards:
         """Shards that may have events, the oldest first."""
         found = [shard for shard in range(SHARDS) if self._events[shard]]
         return sorted(found, key=self._oldest_ms.__getitem__)
+
+    def all_after(self, mark: Mark) -> bool:
+        """Whether the events of these shards, as last seen, are all later than these times."""
+        return all(self._oldest_ms[shard] > written_ms for shard, written_ms in mark.items())
 
     def backlog(self) -> Backlog:
         """Sum over all shards, as last seen."""

@@ -30,6 +30,7 @@ from weir_ratelimiter.store.base import (
     ExtendedReservation,
     Limits,
     LimitState,
+    Mark,
     OutboxEntry,
     Reserved,
     outbox_full,
@@ -314,6 +315,14 @@ class RedisStore:
         """See `Store`; as seen within the last seconds."""
         await self._shards.look_at_next(time.monotonic())
         return self._shards.backlog()
+
+    async def mark(self, tenant_id: str) -> Mark:
+        """See `Store`."""
+        return await self._outbox.mark(tenant_id)
+
+    async def is_past(self, mark: Mark) -> bool:
+        """See `Store`."""
+        return await self._outbox.is_past(mark)
 
     async def close(self) -> None:
         """See `Store`."""
