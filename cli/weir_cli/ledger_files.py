@@ -2,6 +2,7 @@
 commands are spared."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +36,7 @@ def restore_from(url: str, file: Path) -> Restored:
         CommandError: the file is not whole, or the ledger cannot be written.
     """
     try:
-        return _with(url, lambda database: restore(database, file))
+        return _with(url, lambda database: restore(database, file, int(time.time() * 1_000)))
     except BadBackup as error:
         raise CommandError(f"{file} was not restored: {error}") from None
 

@@ -25,6 +25,8 @@ from weir_cli.moments import moment
 from weir_cli.stack.state_dir import StateDir
 from weir_ratelimiter.domain.usage import Usage
 
+PAST_MS = 1_700_000_000_000
+
 
 def run(*arguments: str) -> str:
     """Output of a command; raises what it raises."""
@@ -65,6 +67,8 @@ def state(tmp_path: Path) -> Iterator[StateDir]:
 
 async def _fill(url: str) -> None:
     async with open_book(url) as book:
+        # Rows of after today are not restored.
+        book.time.ms = PAST_MS
         await book.write(
             *(charge(f"r{number}") for number in range(3)),
             charge("r1", Usage(1, 0, 1), previous=Usage(10, 4, 5)),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.ratelimiter.ledger.support import MOST, Book, charge, grant, open_book
+from tests.ratelimiter.ledger.support import MOST, NOW_MS, Book, charge, grant, open_book
 from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.ledger.backup import back_up
 from weir_ratelimiter.ledger.backup_file import BadBackup
@@ -38,7 +38,7 @@ async def test_a_restored_ledger_is_the_same(book: Book, tmp_path: Path) -> None
     assert await back_up(book.ledger.database, path) == 1_103
     assert path.stat().st_mode & 0o777 == 0o600
     async with open_book(f"sqlite:///{tmp_path}/restored.sqlite") as restored:
-        done = await restore(restored.ledger.database, path)
+        done = await restore(restored.ledger.database, path, NOW_MS)
         assert (done.added, done.kept) == (1_103, 0)
         assert await restored.rows() == await book.rows()
         assert await sums(restored) == await sums(book)
@@ -56,7 +56,7 @@ async def test_a_restore_into_the_same_ledger_adds_what_is_missing(
     await book.write(charge("later"))
     before = await book.rows()
     for _ in range(2):
-        done = await restore(book.ledger.database, path)
+        done = await restore(book.ledger.database, path, NOW_MS)
         assert (done.added, done.kept) == (0, 13)
     assert await book.rows() == before
     assert await differences(book.ledger.database) == []
@@ -67,7 +67,7 @@ async def test_what_was_erased_after_the_backup_stays_erased(book: Book, tmp_pat
     path = tmp_path / "backup"
     await back_up(book.ledger.database, path)
     await book.ledger.eraser.erase("acme")
-    done = await restore(book.ledger.database, path)
+    done = await restore(book.ledger.database, path, NOW_MS)
     assert (done.added, done.kept) == (0, 13)
     assert "acme" not in {row.tenant_id for row in await book.rows()}
 
@@ -76,7 +76,7 @@ async def test_events_that_were_set_aside_are_in_it(book: Book, tmp_path: Path) 
     await book.write(charge("bad", settled_ms=2**62))
     await back_up(book.ledger.database, tmp_path / "backup")
     async with open_book(f"sqlite:///{tmp_path}/restored.sqlite") as restored:
-        await restore(restored.ledger.database, tmp_path / "backup")
+        await restore(restored.ledger.database, tmp_path / "backup", NOW_MS)
         async with restored.ledger.database.reading() as connection:
             (kept,) = await connection.execute(select(rejects))
     assert kept.tenant_id == "acme"
@@ -139,7 +139,7 @@ async def test_a_damaged_or_foreign_file_changes_nothing(
     (tmp_path / "bad").write_bytes(gzip.compress(damage(whole)))
     async with open_book(f"sqlite:///{tmp_path}/b.sqlite") as empty:
         with pytest.raises(BadBackup, match=why):
-            await restore(empty.ledger.database, tmp_path / "bad")
+            await restore(empty.ledger.database, tmp_path / "bad", NOW_MS)
         assert await empty.rows() == []
         assert await sums(empty) == []
 
@@ -152,7 +152,7 @@ async def test_a_file_that_is_cut_or_no_archive_is_refused(tmp_path: Path) -> No
         for bad in (whole[:-20], whole[:100], b"not an archive"):
             (tmp_path / "bad").write_bytes(bad)
             with pytest.raises(BadBackup, match="it cannot be read"):
-                await restore(book.ledger.database, tmp_path / "bad")
+                await restore(book.ledger.database, tmp_path / "bad", NOW_MS)
 
 
 async def test_a_ledger_with_other_numbers_refuses_the_file(tmp_path: Path) -> None:
@@ -162,5 +162,5 @@ async def test_a_ledger_with_other_numbers_refuses_the_file(tmp_path: Path) -> N
     async with open_book(f"sqlite:///{tmp_path}/b.sqlite") as other:
         await other.write(charge("same", Usage(2, 0, 2)))
         with pytest.raises(BadBackup, match="has other numbers"):
-            await restore(other.ledger.database, tmp_path / "backup")
+            await restore(other.ledger.database, tmp_path / "backup", NOW_MS)
         assert [row.request_id for row in await other.rows()] == ["same"]

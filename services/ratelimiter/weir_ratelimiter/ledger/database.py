@@ -19,6 +19,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
 from weir_ratelimiter.ledger.schema import upgrade
 from weir_ratelimiter.ledger.tables import head
+from weir_ratelimiter.ledger.unusable import LedgerUnusable
 from weir_ratelimiter.ledger.url import make_private_file
 
 _CONNECT_S = 5.0
@@ -29,7 +30,7 @@ _SCRUB_S = 600.0
 _CLOSE_S = 1.0
 _BEGIN = "weir_begin"
 
-FAILURES = (SQLAlchemyError, OSError, TimeoutError, StartupError)
+FAILURES = (SQLAlchemyError, OSError, TimeoutError, StartupError, LedgerUnusable)
 """What a database that is not there, or not in order, raises."""
 
 
@@ -149,7 +150,7 @@ def told_as_unavailable() -> Iterator[None]:
 
 def cause_of(error: BaseException) -> str:
     """What went wrong, in one line without statements, values or passwords."""
-    if isinstance(error, StartupError):
+    if isinstance(error, StartupError | LedgerUnusable):
         return str(error)
     driver = getattr(error, "orig", None) or error
     name = type(driver).__name__

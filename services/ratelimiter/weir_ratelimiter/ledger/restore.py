@@ -1,18 +1,17 @@
 """Brings a back-up into a ledger: an empty one, or one that has some of its rows already."""
 
-import base64
-import binascii
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import LargeBinary, Table, select, tuple_, update
+from sqlalchemy import select, tuple_, update
 
 from weir_ratelimiter.ledger.backup import KEPT
 from weir_ratelimiter.ledger.backup_file import BadBackup, Record, check_whole, read_records
 from weir_ratelimiter.ledger.database import Database, Turn
+from weir_ratelimiter.ledger.record_check import RecordCheck
 from weir_ratelimiter.ledger.row import LedgerRow
 from weir_ratelimiter.ledger.schema import schema_version
 from weir_ratelimiter.ledger.tables import MEASURES, UNIQUE_ROW, head, rows
@@ -44,23 +43,31 @@ class Restored(msgspec.Struct, frozen=True):
         return Restored(self.added + other.added, self.kept + other.kept, last_id)
 
 
-async def restore(database: Database, path: Path) -> Restored:
+async def restore(database: Database, path: Path, now_ms: int) -> Restored:
     """Add what the ledger lacks of a back-up, all of it or nothing.
 
     A row that the ledger has stays as it is, so that an erasure of after the back-up holds.
 
+    Args:
+        database: of the ledger.
+        path: of the back-up.
+        now_ms: wall time, Unix milliseconds; rows of later are refused.
+
     Raises:
-        BadBackup: the file is damaged or foreign, or has other numbers for a row that the
-            ledger has; nothing was changed.
+        BadBackup: the file is damaged or foreign, has a record that no ledger writes, or has
+            other numbers for a row that the ledger has; nothing was changed.
         one of `FAILURES`.
     """
     header = check_whole(path)
     if header.schema > schema_version():
         raise BadBackup(f"it is of schema {header.schema}, this release knows {schema_version()}")
+    check = RecordCheck(now_ms)
+    for record in read_records(path):
+        check.check(record)
     done = Restored()
     async with database.writing(_RESTORE_S) as turn:
         for batch in _batches(read_records(path)):
-            done = done.plus(await _restore_some(database, turn, batch))
+            done = done.plus(await _restore_some(database, turn, batch, check))
         if done.added + done.kept != header.rows:
             raise BadBackup(f"it has {done.added + done.kept} rows and says {header.rows}")
         if done.last_id > turn.last_id:
@@ -70,13 +77,15 @@ async def restore(database: Database, path: Path) -> Restored:
     return done
 
 
-async def _restore_some(database: Database, turn: Turn, batch: Sequence[Record]) -> Restored:
-    given = [_row(record) for record in batch if record.table == rows.name]
+async def _restore_some(
+    database: Database, turn: Turn, batch: Sequence[Record], check: RecordCheck
+) -> Restored:
+    given = [check.row(record) for record in batch if record.table == rows.name]
     written = await insert_rows(database, turn, given)
     new = {row.id for row in written}
     await _compare(turn, [row for row in given if row.id not in new])
     for name, table in _OTHER_TABLES.items():
-        values = [_values(table, record) for record in batch if record.table == name]
+        values = [check.values(record) for record in batch if record.table == name]
         if values:
             statement = database.insert(table).on_conflict_do_nothing()
             await turn.connection.execute(statement, values)
@@ -107,24 +116,3 @@ async def _compare(turn: Turn, given: Sequence[LedgerRow]) -> None:
 def _batches(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
     while batch := list(islice(records, _AT_ONCE)):
         yield batch
-
-
-def _row(record: Record) -> LedgerRow:
-    try:
-        return msgspec.convert(record.columns, LedgerRow)
-    except msgspec.ValidationError as error:
-        raise BadBackup(f"a row is malformed: {error}") from None
-
-
-def _values(table: Table, record: Record) -> dict[str, Any]:
-    try:
-        return {
-            column.name: _from_text(column.type, record.columns[column.name])
-            for column in table.columns
-        }
-    except (KeyError, TypeError, binascii.Error) as error:
-        raise BadBackup(f"a record of {table.name} is malformed: {error}") from None
-
-
-def _from_text(kind: object, value: Any) -> Any:
-    return base64.b64decode(value, validate=True) if isinstance(kind, LargeBinary) else value

@@ -12,12 +12,13 @@ from weir_ratelimiter.ledger.tables import MEASURES
 
 _LONGEST_ID = 128
 _PRICES = ("input_nanos", "cached_input_nanos", "output_nanos")
-_YEAR_10000_MS = 253_402_300_800_000
+YEAR_10000_MS = 253_402_300_800_000
 
 # What a column holds: names, least, first beyond.
 _BOUNDS = (
     (("kind", "usage_quality", "outcome"), 0, 2**15),
-    (("reserve_ms", "settle_ms"), 0, _YEAR_10000_MS),
+    (("reserve_ms", "settle_ms"), 0, YEAR_10000_MS),
+    (("ttft_ms", "latency_ms"), 0, YEAR_10000_MS),
     ((*MEASURES, *_PRICES, "price_version", "units"), -(2**63), 2**63),
 )
 
@@ -104,13 +105,18 @@ def row_of(event: LedgerEvent, row_id: str) -> LedgerRow:
         units=event.units,
         note=_text(event.note),
     )
-    return _checked(row)
+    return checked(row)
 
 
-def _checked(row: LedgerRow) -> LedgerRow:
+def checked(row: LedgerRow) -> LedgerRow:
+    """The row, if every number of it is one that the ledger holds.
+
+    Raises:
+        ValueError: one is not.
+    """
     for names, least, beyond in _BOUNDS:
-        values = attrgetter(*names)(row)
-        if min(values) < least or max(values) >= beyond:
+        values = [value for value in attrgetter(*names)(row) if value is not None]
+        if values and (min(values) < least or max(values) >= beyond):
             raise ValueError(f"one of {', '.join(names)} is not in {least} to {beyond - 1}")
     return row
 
@@ -126,16 +132,21 @@ def _between(life: LifecycleRecord, start: str, end: str) -> int | None:
     if not (life.HasField(start) and life.HasField(end)):  # type: ignore[arg-type]
         return None
     elapsed = _ms(getattr(life, end)) - _ms(getattr(life, start))
-    return max(0, elapsed) if elapsed < _YEAR_10000_MS else None
+    return max(0, elapsed) if elapsed < YEAR_10000_MS else None
 
 
 def _ms(time: Timestamp) -> int:
     return time.seconds * 1_000 + time.nanos // 1_000_000
 
 
+def storable(value: str) -> bool:
+    """Whether every database holds it: PostgreSQL no NUL, UTF-8 no surrogate."""
+    return _text(value) == value
+
+
 def _text(value: str) -> str:
     if value.isascii() and "\0" not in value:
         return value
-    # PostgreSQL holds no NUL, UTF-8 no surrogate, and no text is worth losing a charge for.
+    # No text is worth losing a charge for.
     whole = value.encode("utf-8", "replace").decode()
     return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
