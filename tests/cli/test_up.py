@@ -123,6 +123,18 @@ def test_every_metric_that_the_operators_page_names_is_there(
     assert {name for name in named if f"# TYPE {name} " not in served} == set()
 
 
+def test_a_refused_edit_of_the_directory_is_told_at_the_terminal(stack: RunningStack) -> None:
+    file = stack.folder / "state" / "directory.yaml"
+    good = file.read_text()
+    try:
+        file.write_text(good.replace("plan: demo", "plan: none"))
+        output = stack.wait_for("directory refused, the last good version stays in force: ")
+    finally:
+        file.write_text(good)
+    assert f"{file}: line " in output
+    assert "tenant 'demo': there is no plan 'none'" in output
+
+
 def test_no_key_and_no_secret_stands_in_a_command_line_or_a_log(stack: RunningStack) -> None:
     secrets = [stack.value("API key"), (stack.folder / "state" / "cluster_secret").read_text()]
     seen = [*stack.children().values()]
@@ -145,8 +157,12 @@ def test_explain_shows_the_account_of_the_running_stack(stack: RunningStack) -> 
         shell(f"{weir} explain '' {where}")
     request_id = next(r.accepted.request_id for r in list(ask(stack)) if r.HasField("accepted"))
     ended = shell(f"{weir} explain demo --request {request_id} {where}")
-    assert f"of request {request_id}: SETTLED" in ended
-    assert "5 output tokens at" in ended
+    assert ended.startswith(f"request {request_id}: SETTLED\n  outcome ok, ended at ")
+    assert "+ 5 output tokens, cost 0" in ended
+    with pytest.raises(AssertionError, match="a request that was refused holds none"):
+        shell(f"{weir} explain demo --request req_0 {where}")
+    with pytest.raises(AssertionError, match="user bbo is not in the directory"):
+        shell(f"{weir} explain demo --user bbo {where}")
     adjust = f"{weir} limits adjust demo tpm 1k --take --id test --note 'a test' {where}"
     assert "adjustment test is made" in shell(adjust)
     assert "adjustment test had been made already" in shell(adjust)

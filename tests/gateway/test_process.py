@@ -265,7 +265,7 @@ async def test_logs_hold_one_line_a_request_and_no_text_of_it(
 async def test_what_keeps_it_from_starting_is_one_line(
     tmp_path: Path, change: dict[str, Any], told: str
 ) -> None:
-    (tmp_path / "d.yaml").write_text("")
+    (tmp_path / "d.yaml").write_text("tenants: []")
     options: dict[str, Any] = {
         "http_address": "127.0.0.1:0",
         "grpc_address": "127.0.0.1:0",

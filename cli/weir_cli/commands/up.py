@@ -1,6 +1,7 @@
 """`weir up`: the whole of Tokenweir on one machine, under one supervisor."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -104,4 +105,5 @@ def _write_nothing(_: str) -> None:
 
 
 def _warn(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # as above
+        print(line, file=sys.stderr, flush=True)

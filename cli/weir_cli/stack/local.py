@@ -9,6 +9,7 @@ from pathlib import Path
 
 from weir_cli.stack.child import StartFailed
 from weir_cli.stack.demo_directory import demo_directory
+from weir_cli.stack.directory_watch import DirectoryWatch
 from weir_cli.stack.first_answer import first_answer
 from weir_cli.stack.health import wait_ready, wait_serving, wait_workers
 from weir_cli.stack.own_directory import check_own_directory
@@ -63,6 +64,7 @@ class LocalStack:
         self._warn = warn
         self._state: StateDir | None = None
         self._supervisor: Supervisor | None = None
+        self._directory: Path | None = None
         self._welcome: Welcome | None = None
 
     @property
@@ -94,6 +96,7 @@ class LocalStack:
         model = await choose_model(options.model, options.null, self._say)
         ports = self._choose_ports()
         key, directory = self._key_and_directory(state, model)
+        self._directory = directory
         plan = StackPlan(model, options.workers, directory, ports, options.otlp, options.store)
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
@@ -107,10 +110,10 @@ class LocalStack:
 
         Raises CommandError when there is no answer.
         """
-        supervisor, welcome = self._supervisor, self._welcome
-        if supervisor is None or welcome is None:
+        welcome = self._welcome
+        if welcome is None:
             raise RuntimeError("serve() before start()")
-        keeping = asyncio.create_task(supervisor.keep_up())
+        keeping = asyncio.create_task(self.keep_up())
         try:
             if welcome.key:
                 await first_answer(welcome.grpc, welcome.key, welcome.model, self._write)
@@ -125,10 +128,19 @@ class LocalStack:
             await asyncio.wait({keeping})
 
     async def keep_up(self) -> None:
-        """Restarts what ends, until cancelled; `serve` does so by itself."""
-        if self._supervisor is None:
+        """Restarts what ends and tells what the gateway refuses, until cancelled.
+
+        `serve` does so by itself.
+        """
+        supervisor, directory = self._supervisor, self._directory
+        if supervisor is None or directory is None:
             raise RuntimeError("keep_up() before start()")
-        await self._supervisor.keep_up()
+        watch = DirectoryWatch(
+            directory, lambda: supervisor.child(GATEWAY).ready["http"], self._warn
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(supervisor.keep_up())
+            group.create_task(watch.run())
 
     async def stop(self) -> None:
         """Drains and ends every service in order; a second Ctrl-C calls `kill`."""

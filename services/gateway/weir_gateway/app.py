@@ -19,6 +19,7 @@ from weir_core.telemetry.metrics_app import metrics_routes
 from weir_core.telemetry.telemetry import Telemetry
 from weir_gateway.control import DIRECTORY_SERVICE, Control
 from weir_gateway.directory.follower import Directory
+from weir_gateway.directory.metrics import DirectoryMetrics
 from weir_gateway.edge import PUBLIC_SERVICES, Edge
 from weir_gateway.settings import GatewaySettings
 
@@ -52,7 +53,10 @@ class GatewayApp:
         self.http_address = ""
         self._watcher_channel: ServiceChannel | None = None
         self._watcher: DirectoryWatcher | None = None
-        self.control = Control(settings, clock) if settings.role != "edge" else None
+        self._directory_metrics = DirectoryMetrics(telemetry.registry)
+        self.control: Control | None = None
+        if settings.role != "edge":
+            self.control = Control(settings, clock, self._directory_metrics)
         self.edge: Edge | None = None
         if settings.role != "control":
             self.edge = Edge(
@@ -133,6 +137,7 @@ class GatewayApp:
             self.settings.directory_address, name="directory", token=token
         )
         self._watcher = DirectoryWatcher(self._watcher_channel, "gateway")
+        self._watcher.on_change(self._directory_metrics.changed)
         return self._watcher
 
     def _add_services(self) -> list[str]:

@@ -9,6 +9,7 @@ from weir.directory.v1.directory_service_pb2_grpc import add_DirectoryServiceSer
 from weir_core.clock import Clock
 from weir_core.errors.startup import StartupError
 from weir_gateway.directory.file import DirectoryFileError
+from weir_gateway.directory.metrics import DirectoryMetrics
 from weir_gateway.directory.publisher import DirectoryPublisher
 from weir_gateway.directory.servicer import DirectoryServicer
 from weir_gateway.directory.source import DirectoryFileSource
@@ -20,7 +21,7 @@ DIRECTORY_SERVICE = DESCRIPTOR.services_by_name["DirectoryService"].full_name
 class Control:
     """Parts of the control role; see `GatewayApp`."""
 
-    def __init__(self, settings: GatewaySettings, clock: Clock) -> None:
+    def __init__(self, settings: GatewaySettings, clock: Clock, metrics: DirectoryMetrics) -> None:
         if not settings.directory_file:
             raise StartupError(
                 "directory_file is empty; name a YAML file with tenants, keys and models, or "
@@ -28,8 +29,12 @@ class Control:
             )
         self.publisher = DirectoryPublisher(clock)
         self.source = DirectoryFileSource(
-            Path(settings.directory_file), self.publisher, poll_s=settings.directory_poll_s
+            Path(settings.directory_file),
+            self.publisher,
+            poll_s=settings.directory_poll_s,
+            on_refused=metrics.refused,
         )
+        self.publisher.on_change(metrics.changed)
 
     def serve(self, server: grpc.aio.Server) -> None:
         """Adds the service; before the server starts."""

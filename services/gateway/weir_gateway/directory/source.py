@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -21,12 +22,21 @@ class DirectoryFileSource:
     Args:
         path: the directory file.
         poll_s: how often the file is looked at for changes.
+        on_refused: called for each bad file that `reload` refuses.
     """
 
-    def __init__(self, path: Path, publisher: DirectoryPublisher, *, poll_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        publisher: DirectoryPublisher,
+        *,
+        poll_s: float = 1.0,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
         self._path = path
         self._publisher = publisher
         self._poll_s = poll_s
+        self._on_refused = on_refused
         self._stamp: _Stamp | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -45,6 +55,7 @@ class DirectoryFileSource:
         try:
             changed = self.load()
         except DirectoryFileError as error:
+            self._on_refused()
             _log.error("directory reload refused, the last good version stays", problem=str(error))
             return
         _log.info("directory reloaded", changed=changed, version=self._publisher.snapshot.version)
