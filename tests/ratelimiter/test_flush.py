@@ -10,14 +10,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.ratelimiter.account import Account, account, budget, directory
-from tests.ratelimiter.valkey import Valkey
+from tests.ratelimiter.valkey import Valkey, ValkeyCluster
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.clock import SystemClock
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.ledger.filters import RowFilter
 from weir_ratelimiter.ledger.ledger import Ledger
 from weir_ratelimiter.ledger.reader import pages
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.opening import open_redis
+from weir_ratelimiter.store.redis.store import RedisOptions
 
 TOKENS = pb.LIMIT_RESOURCE_TOKENS
 LIMITS = directory(
@@ -56,10 +57,10 @@ async def site(tmp_path: Path, url: str) -> AsyncIterator[Site]:
     async with account(tmp_path / "journal", LIMITS) as acct:
         await acct.store.close()
         acct.now_ms = lambda: clock.now_us() // 1_000  # type: ignore[method-assign]
-        acct.store = await RedisStore.open(url, options)  # type: ignore[assignment]
+        acct.store = await open_redis(url, options)  # type: ignore[assignment]
         acct.limiter = acct._limiter()
         await acct.use(LIMITS)
-        other = await RedisStore.open(url, options)
+        other = await open_redis(url, options)
         file = f"sqlite:///{tmp_path}/ledger.sqlite"
         ledger = Ledger(file, b"secret", other, CollectorRegistry(), acct.now_ms)
         try:
@@ -88,6 +89,13 @@ async def test_a_budget_of_all_counts_what_any_process_has_just_settled(
             await here.settle(f"r{number}", subject)
             assert await here.charged(subject, "cluster/all") == 15 * (number + 1)
         assert await here.rows() == {"r0", "r1", "r2"}
+
+
+async def test_on_a_cluster_too(tmp_path: Path, valkey_cluster: ValkeyCluster) -> None:
+    async with site(tmp_path, valkey_cluster.url) as here:
+        for number, subject in enumerate((ACME, OTHER)):
+            await here.settle(f"r{number}", subject)
+            assert await here.charged(subject, "cluster/all") == 15 * (number + 1)
 
 
 async def test_a_flush_for_one_tenant_looks_at_its_shard_alone(
