@@ -1,7 +1,6 @@
 """A caller's account, told to a person."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -10,11 +9,11 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     ExplainResponse,
     LimiterMode,
     LimitStatus,
-    Reservation,
-    ReservationState,
 )
 from weir_cli.output import table
-from weir_core.errors.refusal import counted
+from weir_cli.reservation_text import reservation_text
+from weir_cli.spans import clock, span_text
+from weir_core.errors.refusal import allowance, counted, spoken
 
 _UNKNOWN = "-"
 _HEADS = ("LIMIT", "COUNTS", "OF", "USED", "HELD", "LEFT", "LAST 60 S", "WHOLE AGAIN")
@@ -22,10 +21,14 @@ _NUMBERS = (2, 3, 4, 5, 6)
 _DEGRADED = (
     "degraded: the shared store is away, and each ratelimiter enforces its share of the limits"
 )
+_HELD = (
+    "HELD is the part of USED that requests which run now have reserved; "
+    "what they leave of it is given back when they end"
+)
 
 
 def account_text(response: ExplainResponse, now_ms: int) -> str:
-    """Every limit, what it allows now, and what was asked about.
+    """What became of the request that was asked about; every limit, and what it allows now.
 
     Args:
         response: what the ratelimiter said.
@@ -37,8 +40,10 @@ def account_text(response: ExplainResponse, now_ms: int) -> str:
     advice = [_advice(status, now_ms) for status in response.limits if _is_flow(status)]
     if advice:
         parts.append("\n".join(advice))
+    if any(status.HasField("held") for status in response.limits):
+        parts.append(_HELD)
     if response.HasField("reservation"):
-        parts.append(_reservation(response.reservation))
+        parts.insert(0, reservation_text(response.reservation))
     return "\n\n".join(parts)
 
 
@@ -105,38 +110,16 @@ def _is_flow(status: LimitStatus) -> bool:
 
 
 def _violation(violation: Violation, now_ms: int) -> str:
+    resource = violation.resource
+    numbers = f"is at its limit of {spoken(resource)}"
     if violation.HasField("limit") and violation.HasField("used"):
-        amounts = (violation.limit, violation.used, violation.requested)
-        limit, used, requested = (counted(amount, violation.resource) for amount in amounts)
-        numbers = f"allows {limit} {violation.resource}, {used} used, {requested} requested"
-    else:
-        numbers = f"is at its limit of {violation.resource}"
+        allowed = violation.allowance or allowance(violation.limit, resource)
+        used, requested = counted(violation.used, resource), counted(violation.requested, resource)
+        numbers = f"allows {allowed}; {used} used, {requested} requested"
     fits = "never fits"
     if violation.HasField("reset_time"):
         fits = f"fits {_when(violation.reset_time, now_ms)}"
     return f"{violation.limit_id} {numbers}; {fits}; to change: {violation.knob}"
-
-
-def _reservation(reservation: Reservation) -> str:
-    state = ReservationState.Name(reservation.state).removeprefix("RESERVATION_STATE_")
-    lines = [
-        f"reservation {reservation.reservation_id} of request {reservation.request_id}: {state}",
-        f"  model {reservation.subject.model}, user {reservation.subject.user_id or _UNKNOWN}, "
-        f"key {reservation.subject.api_key_id or _UNKNOWN}",
-        f"  reserved {reservation.reserved_prompt_tokens} prompt + "
-        f"{reservation.reserved_output_tokens} output tokens at {_clock(reservation.create_time)}",
-        f"  {reservation.progress_output_tokens} output tokens reported so far",
-    ]
-    if reservation.HasField("settlement"):
-        charged = reservation.settlement.charged
-        lines[-1] = (
-            f"  charged {charged.prompt_tokens} prompt ({charged.cached_prompt_tokens} cached) + "
-            f"{charged.completion_tokens} output tokens "
-            f"at {_clock(reservation.settlement.settle_time)}"
-        )
-    else:
-        lines.append(f"  its lease ends at {_clock(reservation.expire_time)}")
-    return "\n".join(lines)
 
 
 def _amount(units: int, status: LimitStatus) -> str:
@@ -145,13 +128,8 @@ def _amount(units: int, status: LimitStatus) -> str:
 
 
 def _when(moment: Timestamp, now_ms: int) -> str:
-    """`now`, or `in 41 s` with the time of day, UTC."""
+    """`now`, or `in 41.0 s` with the time of day, UTC."""
     wait_ms = moment.ToMilliseconds() - now_ms
     if moment.ToMilliseconds() == 0 or wait_ms <= 0:
         return "now"
-    return f"in {wait_ms / 1_000:,.1f} s ({_clock(moment)})"
-
-
-def _clock(moment: Timestamp) -> str:
-    when = datetime.fromtimestamp(moment.ToMilliseconds() / 1_000, UTC)
-    return f"{when:%Y-%m-%d %H:%M:%SZ}"
+    return f"in {span_text(wait_ms)} ({clock(moment)})"

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from weir.common.v1.lifecycle_pb2 import Outcome
 from weir.common.v1.refusal_pb2 import Refusal, Violation
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     ExplainResponse,
@@ -15,6 +16,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
 from weir_cli.account_text import account_text, decision_text
 from weir_cli.app import app
 from weir_cli.errors import CommandError
+from weir_cli.spans import span_text
 from weir_cli.stack.running import ratelimiter_door
 from weir_cli.stack.state_dir import StateDir
 
@@ -89,6 +91,7 @@ def test_a_refused_request_is_told_with_time_and_knob() -> None:
         limit=60_000,
         used=55_900,
         requested=8_000,
+        allowance="60000 tokens per minute",
         knob="limit `tpm` of tenant acme",
     )
     violation.reset_time.FromMilliseconds(NOW_MS + 3_900)
@@ -96,8 +99,8 @@ def test_a_refused_request_is_told_with_time_and_knob() -> None:
     response = ExplainResponse(refusal=Refusal(violations=[violation, never]))
     assert decision_text(response, NOW_MS).splitlines() == [
         "refused:",
-        "  tenant:acme/tpm allows 60000 tokens, 55900 used, 8000 requested; fits in 3.9 s "
-        "(2026-01-01 00:00:03Z); to change: limit `tpm` of tenant acme",
+        "  tenant:acme/tpm allows 60000 tokens per minute; 55900 used, 8000 requested; fits "
+        "in 3.9 s (2026-01-01 00:00:03Z); to change: limit `tpm` of tenant acme",
         "  cluster/tpm is at its limit of tokens; never fits; to change: cluster",
     ]
     assert decision_text(ExplainResponse(admissible=True), NOW_MS) == "admitted"
@@ -114,12 +117,35 @@ def test_a_reservation_is_told_open_and_ended() -> None:
     )
     reservation.create_time.FromMilliseconds(NOW_MS)
     text = account_text(ExplainResponse(reservation=reservation), NOW_MS)
-    assert "no limit applies" in text
-    assert "reservation res_1 of request req_1: RESERVED" in text
-    assert "7 output tokens reported so far" in text
+    assert text.splitlines()[:2] == [
+        "request req_1: RESERVED",
+        "  runs; 7 output tokens reported so far, its lease ends at 1970-01-01 00:00:00Z",
+    ]
+    assert text.endswith("no limit applies; is the tenant in the directory?")
+    reservation.state = ReservationState.RESERVATION_STATE_SETTLED
     reservation.settlement.charged.completion_tokens = 9
+    reservation.settlement.settle_time.FromMilliseconds(NOW_MS + 2_500)
+    reservation.amount_nanos = 5_400_000
+    reservation.outcome = Outcome.OUTCOME_OK
     ended = account_text(ExplainResponse(reservation=reservation), NOW_MS)
-    assert "charged 0 prompt (0 cached) + 9 output tokens" in ended
+    assert ended.splitlines()[:3] == [
+        "request req_1: SETTLED",
+        "  outcome ok, ended at 2026-01-01 00:00:02Z after 2.5 s",
+        "  charged 0 prompt (0 cached) + 9 output tokens, cost 0.0054",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [
+        (55_900, "55.9 s"),
+        (119_000, "1 min 59 s"),
+        (72_216_600, "20 h 4 min"),
+        (200_000_000, "2 d 8 h"),
+    ],
+)
+def test_a_span_is_told_in_the_units_that_fit(ms: int, told: str) -> None:
+    assert span_text(ms) == told
 
 
 def test_the_running_stack_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,13 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from weir.common.v1.subject_pb2 import Subject
-from weir.ratelimiter.v1.ratelimiter_service_pb2 import AdjustLimitRequest
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import AdjustLimitRequest, AdjustLimitResponse
 from weir_cli.account_text import limits_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
 from weir_cli.ratelimiter import CALL_S, ask
 from weir_cli.stack.running import ratelimiter_door
+from weir_core.errors.refusal import counted
 from weir_gateway.directory.money import parse_money
 from weir_gateway.directory.units import parse_amount
 
@@ -57,7 +58,15 @@ def adjust(
         return
     print(limits_text([response.limit], time.time_ns() // 1_000_000))
     done = "had been made already" if response.replayed else "is made"
-    print(f"\nadjustment {request.adjustment_id} {done}")
+    print(f"\nadjustment {request.adjustment_id} {done}{_fitted(request.units, response)}")
+
+
+def _fitted(asked: int, response: AdjustLimitResponse) -> str:
+    if response.units == asked:
+        return ""
+    resource = response.limit.resource
+    fitted, of = counted(response.units, resource), counted(asked, resource)
+    return f": {fitted} of {of} fitted, as the limit was full then; the ledger says {fitted}"
 
 
 def _units(amount: str, money: bool) -> int:

@@ -35,7 +35,12 @@ def explain(
     ] = 256,
     stream: Annotated[bool, typer.Option("--stream", help="That request streams.")] = False,
     request_id: Annotated[
-        str, typer.Option("--request", help="Show what became of one request, by its id.")
+        str,
+        typer.Option(
+            "--request",
+            help="Show what became of one request, by its x-request-id. Refused ones "
+            "hold no reservation and are not found.",
+        ),
     ] = "",
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
     state_dir: Annotated[
@@ -45,7 +50,11 @@ def explain(
         str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")
     ] = "",
 ) -> None:
-    """Show what every limit of a tenant is at; change nothing."""
+    """Show what every limit of a tenant is at; change nothing.
+
+    USED counts what is charged and what is HELD: the reservations of requests that run now.
+    A user, key or model that the directory does not have is an error.
+    """
     if prompt_tokens and not model:
         raise CommandError("a request has a model: give --model with --prompt-tokens")
     request = ExplainRequest(

@@ -225,7 +225,8 @@ class Limiter:
         if found is None:
             raise WeirError(
                 Reason.RESERVATION_NOT_FOUND,
-                "the tenant has no such reservation, or it ended too long ago",
+                "the tenant has no such reservation: a request that was refused holds none, and "
+                "one that ended is remembered for `remember_s` (a day)",
                 field="reservation_id",
             )
         return found

@@ -150,6 +150,7 @@ def settlement_to(reservation: Reservation) -> pb.Settlement | None:
 
 def reservation_to(reservation: Reservation) -> pb.Reservation:
     """A reservation as an operator sees it."""
+    end = reservation.settlement
     return pb.Reservation(
         reservation_id=reservation.id,
         request_id=reservation.request_id,
@@ -161,6 +162,8 @@ def reservation_to(reservation: Reservation) -> pb.Reservation:
         create_time=timestamp(reservation.created_ms),
         expire_time=timestamp(reservation.expires_ms),
         settlement=settlement_to(reservation),
+        amount_nanos=0 if end is None else reservation.price.cost(end.charged),
+        outcome=lifecycle_pb2.Outcome.ValueType(0 if end is None else end.outcome),
     )
 
 

@@ -786,12 +786,19 @@ class Reservation(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     SETTLEMENT_FIELD_NUMBER: _builtins.int
+    AMOUNT_NANOS_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
     reservation_id: _builtins.str
     request_id: _builtins.str
     state: Global___ReservationState.ValueType
     reserved_prompt_tokens: _builtins.int
     reserved_output_tokens: _builtins.int
     progress_output_tokens: _builtins.int
+    amount_nanos: _builtins.int
+    """Once it has ended: what was charged, in nano-units of the deployment's currency, and how it
+    ended.
+    """
+    outcome: _lifecycle_pb2.Outcome.ValueType
     @_builtins.property
     def subject(self) -> _subject_pb2.Subject: ...
     @_builtins.property
@@ -813,10 +820,12 @@ class Reservation(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         settlement: Global___Settlement | None = ...,
+        amount_nanos: _builtins.int = ...,
+        outcome: _lifecycle_pb2.Outcome.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "settlement", b"settlement", "subject", b"subject"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "progress_output_tokens", b"progress_output_tokens", "request_id", b"request_id", "reservation_id", b"reservation_id", "reserved_output_tokens", b"reserved_output_tokens", "reserved_prompt_tokens", b"reserved_prompt_tokens", "settlement", b"settlement", "state", b"state", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_nanos", b"amount_nanos", "create_time", b"create_time", "expire_time", b"expire_time", "outcome", b"outcome", "progress_output_tokens", b"progress_output_tokens", "request_id", b"request_id", "reservation_id", b"reservation_id", "reserved_output_tokens", b"reserved_output_tokens", "reserved_prompt_tokens", b"reserved_prompt_tokens", "settlement", b"settlement", "state", b"state", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
