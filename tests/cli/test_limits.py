@@ -1,12 +1,16 @@
 import json
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from weir_cli.app import app
+from weir_cli.errors import CommandError
 
 GOOD = """
 plans:
@@ -176,3 +180,28 @@ def test_the_complete_example_of_the_page_is_good(
     (complete,) = (block for block in blocks if "tenants:" in block)
     result = check(tmp_path, complete.replace("<64 hex digits>", "0" * 64), "--strict")
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("tpm", "tenant:acme/tpm"),
+        ("tpm:large", "tenant:acme/tpm:large"),
+        ("user:acme/alice/rpm", "user:acme/alice/rpm"),
+    ],
+)
+def test_a_limit_to_adjust_is_named_by_its_id_or_as_explained(
+    monkeypatch: pytest.MonkeyPatch, told: str, asked: str
+) -> None:
+    stub = Mock()
+    stub.AdjustLimit.side_effect = CommandError("asked")
+
+    async def ask(_: object, call: Callable[[Mock], object]) -> object:
+        return call(stub)
+
+    # The package has the command by that name, not its module.
+    adjust = sys.modules["weir_cli.commands.adjust"]
+    monkeypatch.setattr(adjust, "ratelimiter_door", Mock())
+    monkeypatch.setattr(adjust, "ask", ask)
+    CliRunner().invoke(app, ["limits", "adjust", "acme", told, "5", "--note", "why"])
+    assert stub.AdjustLimit.call_args.args[0].limit_id == asked
