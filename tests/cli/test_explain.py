@@ -17,8 +17,9 @@ from weir_cli.account_text import account_text, decision_text
 from weir_cli.app import app
 from weir_cli.errors import CommandError
 from weir_cli.spans import span_text
-from weir_cli.stack.running import ratelimiter_door
+from weir_cli.stack.running import ratelimiter_door, running_folder
 from weir_cli.stack.state_dir import StateDir
+from weir_cli.stack.whereabouts import announce
 
 NOW_MS = 1_767_225_600_000
 
@@ -169,6 +170,23 @@ def test_the_running_stack_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         running.release()
     with pytest.raises(CommandError, match="is not the --state-dir"):
         ratelimiter_door("", tmp_path)
+
+
+def test_a_stack_with_a_folder_of_its_own_is_found_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKENWEIR_HOME", str(tmp_path / "home"))
+    one, two = StateDir(tmp_path / "one"), StateDir(tmp_path / "two")
+    with pytest.raises(CommandError, match=r"2 `weir up` run here.*/one, .*/two"):
+        running_folder()
+    two.release()
+    assert running_folder() == one.path
+    # A supervisor that was killed leaves its pointer behind, without the lock.
+    announce(two.path)
+    assert running_folder() == one.path
+    one.release()
+    with pytest.raises(CommandError, match="no `weir up` runs here"):
+        running_folder()
 
 
 def test_a_request_needs_a_model() -> None:

@@ -7,7 +7,7 @@ import typer
 import yaml
 
 from weir_cli.errors import CommandError
-from weir_cli.stack.running import newest_running
+from weir_cli.stack.running import running_folder
 from weir_cli.stack.services import RATELIMITER
 
 _SHOWN = 20
@@ -64,7 +64,7 @@ def verify(url: Url = "", state_dir: StateDirOption = None) -> None:
 def _url_of(state_dir: Path | None) -> str:
     from weir_ratelimiter.ledger.url import default_url
 
-    folder = state_dir or newest_running()
+    folder = state_dir or running_folder()
     try:
         settings = yaml.safe_load((folder / f"{RATELIMITER}.yaml").read_text(encoding="utf-8"))
         return str(settings.get("ledger_url") or default_url(str(settings["journal"])))

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from weir_cli.errors import CommandError
 from weir_cli.stack.services import RATELIMITER
-from weir_cli.stack.state_dir import is_running, runs_home
+from weir_cli.stack.state_dir import running_folders
 
 TOKEN_VARIABLE = "WEIR_CLUSTER_TOKEN"
 
@@ -27,17 +27,17 @@ def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
 
     Args:
         address: `host:port`, with the secret in WEIR_CLUSTER_TOKEN; empty: that of a stack.
-        state_dir: folder of that stack; None: the newest that runs.
+        state_dir: folder of that stack; None: the one that runs.
 
     Raises:
-        CommandError: there is none, or its secret is not known.
+        CommandError: there is none or more than one, or its secret is not known.
     """
     secret = os.environ.get(TOKEN_VARIABLE, "")
     if address:
         if not secret:
             raise CommandError(f"--address needs the cluster secret; set {TOKEN_VARIABLE}")
         return Door(address, SecretStr(secret))
-    folder = state_dir or newest_running()
+    folder = state_dir or running_folder()
     try:
         settings = yaml.safe_load((folder / f"{RATELIMITER}.yaml").read_text(encoding="utf-8"))
         secret = (folder / "cluster_secret").read_text(encoding="utf-8").strip()
@@ -46,17 +46,20 @@ def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
 
 
-def newest_running() -> Path:
-    """The folder of the newest `weir up` that runs on this machine.
+def running_folder() -> Path:
+    """The folder of the `weir up` that runs on this machine.
 
     Raises:
-        CommandError: there is none.
+        CommandError: there is none, or more than one.
     """
-    home = runs_home()
-    runs = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
-    for folder in reversed(runs):
-        if is_running(folder):
-            return folder
+    folders = running_folders()
+    if len(folders) == 1:
+        return folders[0]
+    if folders:
+        raise CommandError(
+            f"{len(folders)} `weir up` run here; say which with --state-dir: "
+            f"{', '.join(map(str, folders))}"
+        )
     raise CommandError(
         f"no `weir up` runs here; give its --state-dir, or --address HOST:PORT of a ratelimiter "
         f"with its secret in {TOKEN_VARIABLE}"

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from weir_cli.errors import CommandError
+from weir_cli.stack.whereabouts import announce, announced, withdraw
 from weir_core.model_folder import models_home
 
 _KEPT_RUNS = 10
@@ -41,6 +42,7 @@ class StateDir:
             ) from None
         if self._lock is None:
             raise CommandError(f"{path} is in use by another `weir up`; choose another --state-dir")
+        announce(self.path)
 
     def cluster_secret(self) -> str:
         """The secret that the services share; made on the first call, kept for the next run."""
@@ -61,6 +63,7 @@ class StateDir:
     def release(self) -> None:
         """Lets another supervisor have the folder; the kernel does so too when this one dies."""
         if self._lock is not None:
+            withdraw(self.path)
             os.close(self._lock)
             self._lock = None
 
@@ -70,7 +73,14 @@ def runs_home() -> Path:
     return models_home().parent / "run"
 
 
-def is_running(folder: Path) -> bool:
+def running_folders() -> list[Path]:
+    """Every folder that a supervisor of this user works in."""
+    home = runs_home()
+    runs = [path.absolute() for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
+    return [folder for folder in sorted({*runs, *announced()}) if _is_running(folder)]
+
+
+def _is_running(folder: Path) -> bool:
     """Whether a supervisor works in a folder."""
     try:
         descriptor = _locked(folder)
