@@ -1,6 +1,5 @@
 """`weir.ratelimiter.v1.LedgerService`: validate, call, map."""
 
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,7 +7,7 @@ import grpc
 
 from weir.ratelimiter.v1 import ledger_service_pb2 as pb
 from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceServicer
-from weir_core.errors import InvalidField, WeirError
+from weir_core.errors import InvalidField
 from weir_ratelimiter import ledger_wire as wire
 from weir_ratelimiter.domain.subject import check_id
 from weir_ratelimiter.ledger.database import told_as_unavailable
@@ -46,7 +45,7 @@ class LedgerServicer(LedgerServiceServicer):
         size = wire.page_size_from(request)
         token = request.page_token
         after = wire.after_id_from(token, wanted) if token else NOTHING
-        await self._catch_up(wanted.tenant_id)
+        await self._ledger.pump.flush(wanted.tenant_id)
         with told_as_unavailable():
             async with self._ledger.database.reading() as connection:
                 found = await page(connection, wanted, after, size + 1)
@@ -62,7 +61,7 @@ class LedgerServicer(LedgerServiceServicer):
         """Sums, ordered by what they are told apart by."""
         wanted = wire.filter_from(request.filter)
         by = wire.group_by_from(request)
-        await self._catch_up(wanted.tenant_id)
+        await self._ledger.pump.flush(wanted.tenant_id)
         with told_as_unavailable():
             async with self._ledger.database.reading() as connection:
                 groups = await usage_sums(connection, wanted.span, wanted.ids, by, most=_MOST_SUMS)
@@ -78,7 +77,7 @@ class LedgerServicer(LedgerServiceServicer):
         if name is None:
             raise InvalidField("format", int(request.format), "JSONL, CSV or CLOUDEVENTS")
         file = FORMATS[name]
-        await self._catch_up(wanted.tenant_id)
+        await self._ledger.pump.flush(wanted.tenant_id)
         if header := file.header():
             yield pb.ExportResponse(content=header)
         with told_as_unavailable():
@@ -110,8 +109,3 @@ class LedgerServicer(LedgerServiceServicer):
             last_write_time=written,
             last_error=status.error,
         )
-
-    async def _catch_up(self, tenant_id: str) -> None:
-        """Have what was settled before this call in the ledger, if the account can be asked."""
-        with contextlib.suppress(WeirError):
-            await self._ledger.pump.flush(tenant_id)

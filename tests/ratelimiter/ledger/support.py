@@ -20,6 +20,7 @@ from weir_ratelimiter.store.base import Backlog, Mark, OutboxEntry
 
 NOW_MS = 1_800_000_123_456
 HOUR_MS = 3_600_000
+LARGEST_ID = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 SECRET = b"secret of the tests"
 ACME = Subject("acme", "bob", "key1", "m", "1")
 MOST = 2**53 - 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from tests.ratelimiter.ledger.support import NOW_MS, Book, charge, open_book
+from tests.ratelimiter.ledger.support import LARGEST_ID, NOW_MS, Book, charge, open_book
 from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.ledger.backup import back_up
 from weir_ratelimiter.ledger.backup_file import BadBackup
@@ -18,7 +18,6 @@ from weir_ratelimiter.ledger.restore import restore
 from weir_ratelimiter.ledger.row_ids import first_id
 from weir_ratelimiter.ledger.tables import head, rejects
 
-LARGEST_ID = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 YEAR_10000_MS = 253_402_300_800_000
 
 

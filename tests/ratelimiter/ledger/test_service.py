@@ -7,9 +7,10 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+from sqlalchemy import update
 
 from tests.ratelimiter.ledger.served import served
-from tests.ratelimiter.ledger.support import HOUR_MS, MOST, NOW_MS, Book, charge, grant
+from tests.ratelimiter.ledger.support import HOUR_MS, LARGEST_ID, MOST, NOW_MS, Book, charge, grant
 from weir.common.v1.usage_pb2 import USAGE_QUALITY_EXACT
 from weir.ratelimiter.v1 import ledger_service_pb2 as pb
 from weir_core.errors import Reason, WeirError
@@ -17,6 +18,7 @@ from weir_core.errors.status import from_rpc_error
 from weir_ratelimiter.domain.price import Price
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Usage
+from weir_ratelimiter.ledger.tables import head
 
 EVE = Subject("acme", "eve", "key2", "m2", "1")
 OTHER = Subject("other", "bob", "key9", "m", "1")
@@ -240,3 +242,21 @@ async def test_a_format_must_be_one_of_ours(tmp_book: Book) -> None:
             async for _ in stub.Export(pb.ExportRequest()):
                 pass
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_nothing_is_told_without_what_cannot_be_written(book: Book) -> None:
+    async with served(book) as stub:
+        await book.write(charge("before"))
+        async with book.ledger.database.writing() as turn:
+            await turn.connection.execute(update(head).values(last_id=LARGEST_ID))
+        assert (await stub.ListRows(pb.ListRowsRequest())).rows
+        book.outbox.put(charge("waits"))
+        for call in (
+            stub.ListRows(pb.ListRowsRequest()),
+            stub.GetUsage(pb.GetUsageRequest()),
+            stub.Export(pb.ExportRequest(format=pb.EXPORT_FORMAT_JSONL)).read(),
+        ):
+            told = await refusal(call)
+            assert told.reason is Reason.LIMITER_UNAVAILABLE
+            assert "no id comes after last_id of ledger_head" in told.message
+        assert (await stub.GetLedgerStatus(pb.GetLedgerStatusRequest())).outbox_events == 1
