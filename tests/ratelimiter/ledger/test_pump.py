@@ -1,6 +1,7 @@
 """The pump in bad times: databases that go, events that cannot be written, kill -9."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from weir_core.errors.startup import StartupError
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.ledger.tables import metadata, rejects
+from weir_ratelimiter.ledger.unusable import LedgerUnusable
 from weir_ratelimiter.ledger.url import parse_url
 from weir_ratelimiter.ledger.verification import differences
 
@@ -211,6 +213,8 @@ async def test_a_database_of_a_later_release_is_refused_by_name(ledger_url: str)
         ("sqlite://", "names no database"),
         ("sqlite:///:memory:", "names no database"),
         ("postgresql://u:secret@h", "names no database"),
+        ("postgresql://u:secret@h:x/d", "is no URL"),
+        ("postgresql://u:secret@h:99999/d", "names port 99999"),
     ],
 )
 def test_a_bad_url_says_what_it_must_be_and_no_password(url: str, why: str) -> None:
@@ -226,6 +230,36 @@ async def test_a_file_of_the_ledger_is_its_owners_alone(tmp_path: Path) -> None:
         await book.write(charge("r"))
         for file in (tmp_path / "deep").iterdir():
             assert file.stat().st_mode & 0o777 == 0o600, file
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_file_that_is_moved_takes_no_event_with_it(tmp_path: Path, again: bool) -> None:
+    file, aside = tmp_path / "ledger.sqlite", tmp_path / "aside"
+    async with open_book(f"sqlite:///{file}") as book:
+        await book.write(charge("before"))
+        os.rename(file, aside)
+        if again:
+            os.close(os.open(file, os.O_CREAT))
+        async with running(book):
+            book.outbox.put(charge("a"), charge("b"))
+            await until(lambda: bool(book.ledger.pump.last_error))
+            status = await book.ledger.status()
+            assert (status.events, status.written_ms) == (2, None)
+            assert "ledger.sqlite" in status.error
+            assert "put the file back" in status.error
+            assert again or not os.access(file, os.F_OK)
+            os.rename(aside, file)
+            await until(lambda: not book.outbox.entries)
+        assert [row.request_id for row in await book.rows()] == ["before", "a", "b"]
+
+
+async def test_a_file_that_goes_while_it_is_written_keeps_no_row(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.sqlite"
+    async with open_book(f"sqlite:///{file}") as book:
+        await book.write(charge("before"))
+        with pytest.raises(LedgerUnusable):
+            async with book.ledger.database.writing():
+                os.unlink(file)
 
 
 async def test_the_schema_of_the_migrations_is_that_of_the_tables(book: Book) -> None:

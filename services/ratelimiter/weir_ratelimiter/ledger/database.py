@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import msgspec
 from alembic.util import CommandError
@@ -17,10 +18,10 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
+from weir_ratelimiter.ledger.file import LedgerFile
 from weir_ratelimiter.ledger.schema import upgrade
 from weir_ratelimiter.ledger.tables import head
 from weir_ratelimiter.ledger.unusable import LedgerUnusable
-from weir_ratelimiter.ledger.url import make_private_file
 
 _CONNECT_S = 5.0
 _BUSY_S = 10.0
@@ -53,10 +54,10 @@ class Database:
     """
 
     def __init__(self, url: URL) -> None:
-        self._url = url
         self._engine = _open_engine(url)
         self._migrating = asyncio.Lock()
         self._ready = False
+        self._file = LedgerFile(Path(str(url.database))) if self.sqlite else None
 
     @property
     def sqlite(self) -> bool:
@@ -64,14 +65,16 @@ class Database:
         return self._engine.dialect.name == "sqlite"
 
     async def ready(self) -> None:
-        """Bring the schema up to date, once.
+        """Bring the schema up to date, once; the file of SQLite must stay in its place.
 
         Raises:
             StartupError: the database is of a later release, or its file cannot be made.
+            LedgerUnusable: the file was deleted or moved since.
         """
         if not self._ready:
             async with self._migrating, asyncio.timeout(_WRITE_S):
                 await self._prepare()
+        self._check_file()
 
     @asynccontextmanager
     async def writing(self, limit_s: float = _WRITE_S) -> AsyncIterator[Turn]:
@@ -82,6 +85,7 @@ class Database:
         async with asyncio.timeout(limit_s), self._engine.begin() as connection:
             last_id = (await connection.execute(take)).scalar_one()
             yield Turn(connection, last_id)
+            self._check_file()
 
     @asynccontextmanager
     async def reading(self, limit_s: float = _READ_S) -> AsyncIterator[AsyncConnection]:
@@ -117,10 +121,14 @@ class Database:
     async def _prepare(self) -> None:
         if self._ready:
             return
-        if self.sqlite:
-            make_private_file(self._url)
+        if self._file is not None:
+            self._file.make()
         await self._upgrade()
         self._ready = True
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check_same()
 
     async def _upgrade(self) -> None:
         async with self._engine.connect() as connection:
@@ -152,11 +160,14 @@ def cause_of(error: BaseException) -> str:
     """What went wrong, in one line without statements, values or passwords."""
     if isinstance(error, StartupError | LedgerUnusable):
         return str(error)
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
     driver = getattr(error, "orig", None) or error
     name = type(driver).__name__
     if isinstance(driver, OSError) and driver.strerror:
         return f"{name}: {driver.strerror}"
-    return name
+    code = getattr(driver, "sqlite_errorname", None) or getattr(driver, "sqlstate", None)
+    return f"{name}: {code}" if code else name
 
 
 def _open_engine(url: URL) -> AsyncEngine:

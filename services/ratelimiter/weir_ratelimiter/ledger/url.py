@@ -1,6 +1,5 @@
 """Where the ledger lies."""
 
-import os
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
@@ -15,6 +14,7 @@ _DRIVERS = {
     "postgresql": "postgresql+asyncpg",
     "postgresql+asyncpg": "postgresql+asyncpg",
 }
+_MOST_PORT = 65_535
 
 
 def default_url(journal: str) -> str:
@@ -31,30 +31,16 @@ def parse_url(given: str, knob: str = "ledger_url") -> URL:
     """
     try:
         url = make_url(given)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise StartupError(f"{knob} is no URL; {_BOUND}") from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None:
         raise StartupError(f"{knob} is of the kind {url.drivername!r}; {_BOUND}")
     if not url.database or url.database == ":memory:":
         raise StartupError(f"{knob} names no database; {_BOUND}")
+    if url.port is not None and not 0 < url.port <= _MOST_PORT:
+        raise StartupError(f"{knob} names port {url.port}; {_BOUND}, with a port of 1 to 65535")
     return url.set(drivername=driver)
-
-
-def make_private_file(url: URL) -> None:
-    """Make the file of a SQLite ledger, for its owner alone, with its folder.
-
-    Raises:
-        StartupError: it cannot be made.
-    """
-    path = Path(str(url.database))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StartupError(
-            f"the ledger {path} cannot be written: {error.strerror}; change ledger_url"
-        ) from None
 
 
 _BOUND = (
