@@ -185,6 +185,13 @@ async def test_a_refusal_by_a_limit_is_a_429_that_says_when(gateway: Gateway, st
     assert (await gateway.chat()).status_code == 200
 
 
+async def test_a_limiter_that_says_when_to_come_back_is_believed(gateway: Gateway) -> None:
+    away = WeirError(Reason.LIMITER_UNAVAILABLE, "the store is away", retry_after_s=12)
+    gateway.limiter.refuse = lambda _: away
+    response = await gateway.chat()
+    assert (response.status_code, response.headers["retry-after"]) == (503, "12")
+
+
 async def test_the_request_rate_is_refused_before_anything_else_happens(gateway: Gateway) -> None:
     document = gateway.document | {}
     slow = {"resource": "requests", "rate": "1/min"}

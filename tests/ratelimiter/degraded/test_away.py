@@ -123,8 +123,37 @@ async def test_a_budget_lends_a_bounded_credit_and_then_closes(tmp_path: Path) -
             await account.reserve("one-more")
         assert closed.value.reason is Reason.LIMITER_UNAVAILABLE
         assert closed.value.retry_after_s
-        assert "300 tokens_per_month" in closed.value.message
-        assert "degraded_budget_credit" in closed.value.message
+        assert "lends 300 tokens per month" in closed.value.message
+        assert "300 are used and 0 left; 30 are requested" in closed.value.message
+        assert "degraded_budget_credit" not in closed.value.message
+
+
+async def test_what_is_left_of_a_credit_is_told_and_fits(tmp_path: Path) -> None:
+    snapshot = directory(budget(30_000), parallel(100))
+    async with site(tmp_path, snapshot) as shared, replica(shared) as account:
+        await account.reserve("before")
+        shared.outage.refuses = True
+        await account.reserve("lent", output=110)
+        with pytest.raises(WeirError, match="120 are used and 180 left; 210 are req") as closed:
+            await account.reserve("large", output=200)
+        assert "a smaller request may fit" in closed.value.message
+        await account.reserve("smaller", output=170)
+
+
+async def test_the_longer_the_store_is_away_the_later_a_retry(tmp_path: Path) -> None:
+    async with (
+        site(tmp_path, directory(parallel(9))) as shared,
+        replica(shared, admits=False) as account,
+    ):
+        await account.reserve("before")
+        shared.outage.refuses = True
+        hints = []
+        for _ in range(4):
+            with pytest.raises(WeirError) as refused:
+                await account.reserve("new")
+            hints.append(refused.value.retry_after_s)
+            shared.advance(12_000)
+        assert hints == [2.0, 12.0, 24.0, 30.0]
 
 
 async def test_a_budget_lends_no_more_than_was_left_of_it(tmp_path: Path) -> None:
@@ -204,7 +233,8 @@ async def test_a_site_may_rather_refuse_than_share(tmp_path: Path) -> None:
         with pytest.raises(WeirError) as refused:
             await account.reserve("new")
         assert refused.value.reason is Reason.LIMITER_UNAVAILABLE
-        assert "when_store_is_away" in refused.value.message
+        assert "nothing is admitted meanwhile" in refused.value.message
+        assert "when_store_is_away" not in refused.value.message
         await account.extend(running.record, 3)
         await account.settle(running.record, 10, 5)
         await account.come_back()
@@ -220,6 +250,6 @@ async def test_nothing_new_begins_once_too_much_is_to_be_told(tmp_path: Path) ->
         with pytest.raises(WeirError) as refused:
             await account.reserve("r3")
         assert refused.value.reason is Reason.LIMITER_UNAVAILABLE
-        assert "most_pending" in refused.value.message
+        assert "too many requests wait" in refused.value.message
         for record in records:
             await account.settle(record, 10, 5)

@@ -33,6 +33,8 @@ class AccountReader:
             told = from_rpc_error(error, unavailable_as=unavailable, peer="the ratelimiter")
         if told.reason in (unavailable, Reason.DEADLINE_EXCEEDED):
             told = WeirError(
-                unavailable, f"limits cannot be read: {told.message}", retry_after_s=1.0
+                unavailable,
+                f"limits cannot be read: {told.message}",
+                retry_after_s=told.retry_after_s or 1.0,
             )
         raise told

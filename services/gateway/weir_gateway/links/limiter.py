@@ -163,7 +163,7 @@ def _unavailable(told: WeirError, *, lost: bool) -> WeirError:
     return kind(
         Reason.LIMITER_UNAVAILABLE,
         f"limits cannot be checked at the moment: {told.message}",
-        retry_after_s=1.0,
+        retry_after_s=told.retry_after_s or 1.0,
     )
 
 

@@ -99,7 +99,7 @@ def assemble(
         now_ms=now_ms,
     )
     GapCollector(shared, mode, pending, count, now_ms, registry)
-    local = LocalAccount(account, pending, credit, count, now_ms, admits=options.admits)
+    local = LocalAccount(account, pending, credit, count, mode, now_ms, admits=options.admits)
     replay = Replay(shared, local, pending, limits_of, metrics, now_ms)
     store = ResilientStore(
         shared, local, pending, replay, credit=credit, mode=mode, metrics=metrics

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.domain.admission import ReserveCommand
 from weir_ratelimiter.domain.change import Count, WindowMove
 from weir_ratelimiter.domain.extension import Extension
@@ -21,14 +20,15 @@ from weir_ratelimiter.store.base import (
     Reserved,
     Store,
 )
+from weir_ratelimiter.store.degraded import refusals
 from weir_ratelimiter.store.degraded.credit import Credit
+from weir_ratelimiter.store.degraded.mode import Mode
 from weir_ratelimiter.store.degraded.pending import Pending, Refund, Settle
 from weir_ratelimiter.store.degraded.pending_log import PendingLog
 from weir_ratelimiter.store.degraded.replicas import ReplicaCount
 from weir_ratelimiter.store.degraded.shares import share_of
 
 _TENDED_AT_ONCE = 100
-_RETRY_S = 2.0
 
 
 class LocalAccount:
@@ -43,6 +43,7 @@ class LocalAccount:
         pending: what the shared store has still to be told.
         credit: what may be spent of budgets.
         count: how many ratelimiters share the limits.
+        mode: since when the shared store is away.
         now_ms: the store's clock.
         admits: whether new requests are admitted at all.
     """
@@ -53,6 +54,7 @@ class LocalAccount:
         pending: PendingLog,
         credit: Credit,
         count: ReplicaCount,
+        mode: Mode,
         now_ms: Callable[[], int],
         *,
         admits: bool,
@@ -61,6 +63,7 @@ class LocalAccount:
         self._pending = pending
         self._credit = credit
         self._count = count
+        self._mode = mode
         self._now_ms = now_ms
         self._admits = admits
 
@@ -73,8 +76,8 @@ class LocalAccount:
         """See `Store`.
 
         Raises:
-            WeirError: LIMITER_UNAVAILABLE also if a budget's credit is used up, or too much
-                has still to be told to the shared store.
+            WeirError: LIMITER_UNAVAILABLE also if the request is larger than what is left of a
+                budget's credit, or too much has still to be told to the shared store.
         """
         self._check_admits()
         limits = tuple([self._lent(limit) for limit in command.limits])
@@ -82,7 +85,7 @@ class LocalAccount:
         reserved = await self._decide(command, dry_run=dry_run)
         for short in reserved.shortfalls:
             if short.limit.kind is Kind.WINDOW:
-                raise _credit_used(short.limit)
+                raise refusals.beyond_credit(short, self._mode.away_ms(self._now_ms()))
         reservation = reserved.reservation
         if reservation is not None and self._pending.get(reservation.id) is None:
             self._pending.put(Pending(Record.of(reservation, self.epoch), self._now_ms()))
@@ -162,20 +165,11 @@ class LocalAccount:
         return await self._store.reserve(command, dry_run=dry_run)
 
     def _check_admits(self) -> None:
+        away_ms = self._mode.away_ms(self._now_ms())
         if not self._admits:
-            raise WeirError(
-                Reason.LIMITER_UNAVAILABLE,
-                "the shared store of the limits is away, and nothing is admitted meanwhile "
-                "(setting when_store_is_away)",
-                retry_after_s=_RETRY_S,
-            )
+            raise refusals.closed(away_ms)
         if self._pending.full:
-            raise WeirError(
-                Reason.LIMITER_UNAVAILABLE,
-                f"the shared store of the limits has still to be told of {len(self._pending)} "
-                "reservations, and no more are kept (setting most_pending)",
-                retry_after_s=_RETRY_S,
-            )
+            raise refusals.too_much_to_tell(len(self._pending), away_ms)
 
     def _news(self, record: Record) -> Pending:
         return self._pending.get(record.id) or Pending(record, self._now_ms())
@@ -207,13 +201,3 @@ class LocalAccount:
 def _without_windows(record: Record) -> Record:
     entries = tuple([entry for entry in record.entries if entry.kind is not Kind.WINDOW])
     return msgspec.structs.replace(record, entries=entries)
-
-
-def _credit_used(limit: Limit) -> WeirError:
-    lent = f" of {limit.capacity} {limit.resource_name}" if limit.numbers_are_own else ""
-    return WeirError(
-        Reason.LIMITER_UNAVAILABLE,
-        f"the shared store of the limits is away, and the credit{lent} that is lent meanwhile of "
-        f"the budget {limit.key} is used up (setting degraded_budget_credit)",
-        retry_after_s=_RETRY_S,
-    )

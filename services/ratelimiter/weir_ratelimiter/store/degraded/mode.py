@@ -34,7 +34,10 @@ class Mode:
             self._away_since_ms = None
             _log.info("store_back", away_s=away_ms / 1_000, to_replay=pending)
 
+    def away_ms(self, now_ms: int) -> int:
+        """For how long the local account has decided; 0 while the shared one does."""
+        return 0 if self._away_since_ms is None else now_ms - self._away_since_ms
+
     def degraded_s(self, now_ms: int) -> float:
         """Seconds in which the local account decided, since the start of the process."""
-        running_ms = 0 if self._away_since_ms is None else now_ms - self._away_since_ms
-        return (self._away_before_ms + running_ms) / 1_000
+        return (self._away_before_ms + self.away_ms(now_ms)) / 1_000
