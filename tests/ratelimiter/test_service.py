@@ -303,6 +303,7 @@ async def test_an_extension_refused_by_a_limit_carries_the_refusal(tmp_path: Pat
         assert result.error_reason == error_reason_pb2.ERROR_REASON_TOKEN_LIMIT_EXCEEDED
         [violation] = result.refusal.violations
         assert (violation.limit_id, violation.requested) == ("tenant:acme/tpm", 5)
+        assert "send a new request in 3.000 s" in result.message
         assert result.reserved_output_tokens == 40
 
 

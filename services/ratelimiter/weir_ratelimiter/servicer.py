@@ -187,7 +187,9 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             in_debt=extended.in_debt,
         )
         if extended.shortfalls:
-            refused = refused_for_now(extended.shortfalls, self._now_ms())
+            refused = refused_for_now(
+                extended.shortfalls, self._now_ms(), remedy="send a new request"
+            )
             result.error_reason = wire.reason_to(refused.reason)
             result.message = refused.message
             result.refusal.CopyFrom(to_refusal(refused))

@@ -25,7 +25,9 @@ _SPOKEN = {"concurrency": "requests at once", "streams": "streams at once"}
 _NANOS = Decimal(10**9)
 
 
-def refused_for_now(violations: Sequence[Violation], now_ms: int) -> LimitExceeded:
+def refused_for_now(
+    violations: Sequence[Violation], now_ms: int, *, remedy: str = "retry"
+) -> LimitExceeded:
     """The refusal of a request that will fit once all of `violations` have passed.
 
     It is told by the limit which takes longest: waiting for any other would not be enough.
@@ -33,6 +35,7 @@ def refused_for_now(violations: Sequence[Violation], now_ms: int) -> LimitExceed
     Args:
         violations: one or more, each with the time at which it passes.
         now_ms: Unix milliseconds.
+        remedy: what will be of use after that time.
     """
     ordered = sorted(violations, key=lambda violation: -violation.reset_time_ms)
     longest = ordered[0]
@@ -41,7 +44,7 @@ def refused_for_now(violations: Sequence[Violation], now_ms: int) -> LimitExceed
     if reason is Reason.BUDGET_EXHAUSTED:
         when = f"the next window begins at {rfc3339(longest.reset_time_ms)}"
     else:
-        when = f"retry in {wait_s:.3f} s"
+        when = f"{remedy} in {wait_s:.3f} s"
     told = "; ".join(map(_sentence, ordered))
     message = f"{told}; {when}; to change: {longest.knob}"
     return LimitExceeded(reason, message, ordered, retry_after_s=wait_s)
@@ -59,6 +62,7 @@ def over_context(
         requested: tokens, or as many as there are at least.
         field: the request's field to blame.
     """
+    knob = f"`max_context` of model {model}"
     violation = Violation(
         limit_id=f"model:{model}/max_context_tokens",
         limit_type="context",
@@ -68,10 +72,11 @@ def over_context(
         used=0,
         requested=requested,
         reset_time_ms=0,
-        knob=f"`max_context` of model {model}",
+        knob=knob,
     )
     reason = Reason.CONTEXT_LENGTH_EXCEEDED
-    return LimitExceeded(reason, message, [violation], retry_after_s=None, field=field)
+    told = f"{message}; to change: {knob}"
+    return LimitExceeded(reason, told, [violation], retry_after_s=None, field=field)
 
 
 def requests_per(period_ms: int) -> str:

@@ -26,7 +26,9 @@ def violation(short: Shortfall, now_ms: int) -> Violation:
     )
 
 
-def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
+def refused_for_now(
+    shortfalls: Sequence[Shortfall], now_ms: int, *, remedy: str = "retry"
+) -> LimitExceeded:
     """The refusal of a request that will fit once all of `shortfalls` have passed.
 
     It is told by the limit which takes longest. If there is one that never passes, it is refused
@@ -35,7 +37,8 @@ def refused_for_now(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceed
     never = [short for short in shortfalls if short.wait_ms is None]
     if never:
         return refused_for_ever(never, now_ms)
-    return refusal.refused_for_now([violation(short, now_ms) for short in shortfalls], now_ms)
+    violations = [violation(short, now_ms) for short in shortfalls]
+    return refusal.refused_for_now(violations, now_ms, remedy=remedy)
 
 
 def refused_for_ever(shortfalls: Sequence[Shortfall], now_ms: int) -> LimitExceeded:
@@ -69,7 +72,7 @@ def _never(short: Shortfall) -> str:
         advice = _CONTEXT_ADVICE[limit.resource]
         return (
             f"the request has {short.requested} {what}, over the {limit.capacity} that "
-            f"{limit.key} allows; {advice}"
+            f"{limit.key} allows; {advice}; to change: {limit.knob}"
         )
     requested = counted(short.requested, limit.resource_name)
     if not limit.numbers_are_own:
