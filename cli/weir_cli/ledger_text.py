@@ -29,8 +29,11 @@ def status_text(status: GetLedgerStatusResponse) -> str:
     if status.HasField("last_write_time"):
         written = status.last_write_time.ToJsonString()
     age = f", the oldest for {status.outbox_age_ms / 1_000:.1f} s" if status.outbox_events else ""
+    waiting = f"{status.outbox_events} of at most {status.outbox_most} events{age}"
+    if status.outbox_error:
+        waiting = f"not known: {status.outbox_error}"
     lines = [
-        f"waiting: {status.outbox_events} of at most {status.outbox_most} events{age}",
+        f"waiting: {waiting}",
         f"last write: {written}",
     ]
     if status.last_error:

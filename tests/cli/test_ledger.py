@@ -105,6 +105,10 @@ def test_backup_restore_and_verify_of_a_stacks_ledger(state: StateDir, tmp_path:
     folder, file = str(state.path), str(tmp_path / "ledger.jsonl.gz")
     copy = f"sqlite:///{tmp_path}/copy.sqlite"
     assert run("backup", file, "--state-dir", folder) == f"4 rows written to {file}\n"
+    assert "exists; name another file, or replace it with --force" in refused(
+        "backup", file, "--state-dir", folder
+    )
+    assert run("backup", file, "--force", "--state-dir", folder).startswith("4 rows")
     assert run("restore", file, "--url", copy).startswith("4 rows added, 0 were there")
     assert run("restore", file, "--url", copy).startswith("0 rows added, 4 were there")
     assert run("verify", "--url", copy) == "every sum is that of its rows\n"
@@ -162,6 +166,8 @@ def test_sums_and_status_for_a_person() -> None:
         "last write: never",
         "failing: OSError",
     ]
+    away = GetLedgerStatusResponse(outbox_error="the store is away")
+    assert status_text(away).splitlines()[0] == "waiting: not known: the store is away"
 
 
 def test_moments_have_a_zone_or_are_utc() -> None:

@@ -126,13 +126,20 @@ def status(
 def erase(
     tenant: Annotated[str, typer.Argument(help="Tenant to erase.")],
     yes: Annotated[bool, typer.Option("--yes", help="It cannot be undone; do it.")] = False,
+    still_in_directory: Annotated[
+        bool,
+        typer.Option(
+            "--still-in-directory",
+            help="Although the tenant is in the directory, and its budgets count from its rows.",
+        ),
+    ] = False,
     state_dir: StateDirOption = None,
     address: Address = "",
 ) -> None:
     """Replace what identifies a tenant by pseudonyms; numbers stay in the sums."""
     if not yes:
         raise CommandError(f"erasing {tenant} cannot be undone; add --yes")
-    request = pb.EraseTenantRequest(tenant_id=tenant)
+    request = pb.EraseTenantRequest(tenant_id=tenant, still_in_directory=still_in_directory)
     response = _call(
         ratelimiter_door(address, state_dir),
         lambda stub: stub.EraseTenant(request, timeout=_ERASE_S),

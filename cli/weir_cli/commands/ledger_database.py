@@ -27,10 +27,13 @@ StateDirOption = Annotated[
 
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write, such as ledger.jsonl.gz.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     url: Url = "",
     state_dir: StateDirOption = None,
 ) -> None:
     """Write one moment of the ledger to a file; work goes on meanwhile."""
+    if file.exists() and not force:
+        raise CommandError(f"{file} exists; name another file, or replace it with --force")
     from weir_cli.ledger_files import back_up_to
 
     count = back_up_to(url or _url_of(state_dir), file)

@@ -120,9 +120,12 @@ class RateLimiterApp:
         )
         self._closing.push_async_callback(ledger.stop)
         await ledger.start()
-        servicer = LedgerServicer(ledger, settings.ledger_most_events)
+        servicer = LedgerServicer(ledger, settings.ledger_most_events, self._has_tenant)
         add_LedgerServiceServicer_to_server(servicer, self.server)
         return ledger
+
+    def _has_tenant(self, tenant_id: str) -> bool:
+        return self._limiter.book.has_tenant(tenant_id)
 
     def _build_limiter(self, opened: OpenedStore, ledger: Ledger) -> Limiter:
         return Limiter(

@@ -1,13 +1,13 @@
 """`weir.ratelimiter.v1.LedgerService`: validate, call, map."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 
 from weir.ratelimiter.v1 import ledger_service_pb2 as pb
 from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceServicer
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_ratelimiter import ledger_wire as wire
 from weir_ratelimiter.domain.subject import check_id
 from weir_ratelimiter.ledger.database import told_as_unavailable
@@ -31,11 +31,15 @@ class LedgerServicer(LedgerServiceServicer):
     Args:
         ledger: what is served.
         most_events: number of events behind at which new work is refused.
+        in_directory: whether the directory has a tenant; raises WeirError if it is not known.
     """
 
-    def __init__(self, ledger: Ledger, most_events: int) -> None:
+    def __init__(
+        self, ledger: Ledger, most_events: int, in_directory: Callable[[str], bool]
+    ) -> None:
         self._ledger = ledger
         self._most_events = most_events
+        self._in_directory = in_directory
 
     async def ListRows(  # noqa: N802
         self, request: pb.ListRowsRequest, context: Context
@@ -89,8 +93,14 @@ class LedgerServicer(LedgerServiceServicer):
     ) -> pb.EraseTenantResponse:
         """Put pseudonyms for all that identifies a tenant."""
         tenant_id = check_id("tenant_id", request.tenant_id)
+        is_listed = self._in_directory(tenant_id)
+        if is_listed and not request.still_in_directory:
+            bound = "gone from the directory first, or erased with still_in_directory"
+            raise InvalidField("tenant_id", tenant_id, bound)
         await self._ledger.pump.flush(tenant_id)
         with told_as_unavailable():
+            if not is_listed and not await self._ledger.eraser.knows(tenant_id):
+                raise _unknown(tenant_id)
             erased = await self._ledger.eraser.erase(tenant_id)
         return pb.EraseTenantResponse(
             rows=erased, pseudonym=self._ledger.pseudonyms.tenant(tenant_id)
@@ -108,4 +118,13 @@ class LedgerServicer(LedgerServiceServicer):
             outbox_most=self._most_events,
             last_write_time=written,
             last_error=status.error,
+            outbox_error=status.outbox_error,
         )
+
+
+def _unknown(tenant_id: str) -> WeirError:
+    return WeirError(
+        Reason.NOT_FOUND,
+        f"tenant {tenant_id} is neither in the directory nor in the ledger",
+        field="tenant_id",
+    )

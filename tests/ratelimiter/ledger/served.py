@@ -1,6 +1,6 @@
 """A ledger over real gRPC."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,13 +22,15 @@ TOKEN = SecretStr("cluster")
 
 
 @asynccontextmanager
-async def served_at(book: Book) -> AsyncIterator[str]:
-    """Where it is served."""
+async def served_at(book: Book, tenants: Collection[str] = ()) -> AsyncIterator[str]:
+    """Where it is served; the directory has these tenants."""
     interceptors = default_interceptors(
         tracing=Tracing("test"), registry=CollectorRegistry(), tokens=[TOKEN]
     )
     server = create_server(interceptors=interceptors)
-    add_LedgerServiceServicer_to_server(LedgerServicer(book.ledger, 1_000), server)
+    add_LedgerServiceServicer_to_server(
+        LedgerServicer(book.ledger, 1_000, tenants.__contains__), server
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -38,10 +40,10 @@ async def served_at(book: Book) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def served(book: Book) -> AsyncIterator[Any]:
+async def served(book: Book, tenants: Collection[str] = ()) -> AsyncIterator[Any]:
     """A stub."""
     async with (
-        served_at(book) as address,
+        served_at(book, tenants) as address,
         open_channel(address, name="ratelimiter", token=TOKEN) as channel,
     ):
         yield LedgerServiceStub(channel)

@@ -178,6 +178,39 @@ async def test_an_erasure_says_how_many_rows_and_which_name_stands_for_them(book
         assert len(await listed(stub, 10)) == 3
 
 
+async def test_a_tenant_is_erased_only_if_it_is_known_and_gone_from_the_directory(
+    book: Book,
+) -> None:
+    async with served(book, tenants={"acme", "new"}) as stub:
+        book.outbox.put(charge("a"), charge("c", subject=OTHER))
+        listed_one = await refusal(stub.EraseTenant(pb.EraseTenantRequest(tenant_id="acme")))
+        assert (listed_one.reason, listed_one.field) == (Reason.INVALID_FIELD, "tenant_id")
+        assert "gone from the directory first" in listed_one.message
+        meant = pb.EraseTenantRequest(tenant_id="acme", still_in_directory=True)
+        assert (await stub.EraseTenant(meant)).rows == 1
+        nobody = await refusal(stub.EraseTenant(pb.EraseTenantRequest(tenant_id="acmee")))
+        assert (nobody.reason, nobody.field) == (Reason.NOT_FOUND, "tenant_id")
+        for rows in (1, 0):
+            reply = await stub.EraseTenant(pb.EraseTenantRequest(tenant_id="other"))
+            assert reply.rows == rows
+        unused = pb.EraseTenantRequest(tenant_id="new", still_in_directory=True)
+        assert (await stub.EraseTenant(unused)).rows == 0
+
+
+async def test_while_the_store_is_away_the_status_tells_the_rest(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> None:
+        raise WeirError(Reason.LIMITER_UNAVAILABLE, "the shared store is away")
+
+    async with served(book) as stub:
+        await book.write(charge("r"))
+        monkeypatch.setattr(book.outbox, "backlog", away)
+        status = await stub.GetLedgerStatus(pb.GetLedgerStatusRequest())
+        assert status.outbox_error == "the shared store is away"
+        assert status.last_write_time.ToMilliseconds() == NOW_MS
+
+
 async def test_the_status_tells_how_far_behind_it_is(book: Book) -> None:
     async with served(book) as stub:
         fresh = await stub.GetLedgerStatus(pb.GetLedgerStatusRequest())

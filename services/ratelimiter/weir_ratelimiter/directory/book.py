@@ -54,6 +54,10 @@ class LimitBook:
         found = self._resolutions.get(subject)
         return self._resolve(subject) if found is None else found
 
+    def has_tenant(self, tenant_id: str) -> bool:
+        """Whether the directory has a tenant."""
+        return self._index.tenant(tenant_id) is not None
+
     def check_known(self, subject: Subject) -> None:
         """Check that everything which `subject` names is there, so that no slip of the pen is
         told of limits that nobody has.

@@ -81,7 +81,8 @@ class LedgerEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     settlement adds one ADJUST, whose `charged` is the new total and `previous` the old one.
     A GRANT is an operator's adjustment of one limit: `reservation_id` is its adjustment id, and
     `limit_id`, `units` and `note` say what was given, `asked` what was to be. `requests` is what
-    limits of requests were charged: none for what was refunded whole, a signed difference in an ADJUST.
+    limits of requests were charged: none for what was refunded whole, a signed difference in an
+    ADJUST.
     """
 
     reservation_id: str

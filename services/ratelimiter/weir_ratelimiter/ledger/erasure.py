@@ -46,6 +46,23 @@ class Eraser:
         await self._database.scrub()
         return erased
 
+    async def knows(self, tenant_id: str) -> bool:
+        """Whether there is anything of a tenant, or was before it was erased.
+
+        Raises:
+            one of `FAILURES`.
+        """
+        pseudonym = self._pseudonyms.tenant(tenant_id)
+        async with self._database.reading() as connection:
+            for theirs in (
+                select(rows.c.id).where(rows.c.tenant_id == tenant_id),
+                select(rejects.c.tenant_id).where(rejects.c.tenant_id == tenant_id),
+                select(erasures.c.pseudonym).where(erasures.c.pseudonym == pseudonym),
+            ):
+                if (await connection.execute(theirs.limit(1))).first() is not None:
+                    return True
+        return False
+
     async def _begin(self, tenant_id: str) -> str:
         values = {"pseudonym": self._pseudonyms.tenant(tenant_id), "erased_ms": self._now_ms()}
         known = self._database.insert(erasures).on_conflict_do_nothing()

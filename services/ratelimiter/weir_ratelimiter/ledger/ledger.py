@@ -7,6 +7,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from sqlalchemy import select
 
+from weir_core.errors import WeirError
 from weir_core.errors.startup import StartupError
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.ledger.budgets import LedgerBudgets
@@ -19,10 +20,12 @@ from weir_ratelimiter.ledger.rejects import Rejects
 from weir_ratelimiter.ledger.tables import head
 from weir_ratelimiter.ledger.url import parse_url
 from weir_ratelimiter.ledger.writer import LedgerWriter
+from weir_ratelimiter.store.base import Backlog
 
 _log = get_logger(__name__)
 
 _READ_S = 5.0
+_NOT_KNOWN = Backlog(0, None)
 
 
 class LedgerStatus(msgspec.Struct, frozen=True):
@@ -33,12 +36,14 @@ class LedgerStatus(msgspec.Struct, frozen=True):
         age_ms: of the oldest of them; 0 if there is none.
         written_ms: last write by any process; None if there was none, or the database is down.
         error: why the last write failed; empty if it did not.
+        outbox_error: why `events` and `age_ms` are not known; empty if they are.
     """
 
     events: int
     age_ms: int
     written_ms: int | None
     error: str
+    outbox_error: str = ""
 
 
 class Ledger:
@@ -93,13 +98,8 @@ class Ledger:
         await self.database.close()
 
     async def status(self) -> LedgerStatus:
-        """How far it is behind.
-
-        Raises:
-            WeirError: LIMITER_UNAVAILABLE if the store cannot tell.
-        """
-        async with asyncio.timeout(_READ_S):
-            backlog = await self._outbox.backlog()
+        """How far it is behind, as far as store and database can tell."""
+        backlog, outbox_error = await self._backlog()
         age_ms = 0 if backlog.oldest_ms is None else max(0, self._now_ms() - backlog.oldest_ms)
         written_ms, error = None, self.pump.last_error
         try:
@@ -107,4 +107,14 @@ class Ledger:
                 written_ms = await connection.scalar(select(head.c.written_ms))
         except FAILURES as failure:
             error = error or cause_of(failure)
-        return LedgerStatus(backlog.events, age_ms, written_ms, error)
+        return LedgerStatus(backlog.events, age_ms, written_ms, error, outbox_error)
+
+    async def _backlog(self) -> tuple[Backlog, str]:
+        """What waits in the store, and why that is not known; empty if it is."""
+        try:
+            async with asyncio.timeout(_READ_S):
+                return await self._outbox.backlog(), ""
+        except WeirError as error:
+            return _NOT_KNOWN, error.message
+        except TimeoutError:
+            return _NOT_KNOWN, f"the store does not answer within {_READ_S:.0f} s"

@@ -433,15 +433,21 @@ class EraseTenantRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TENANT_ID_FIELD_NUMBER: _builtins.int
+    STILL_IN_DIRECTORY_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
+    still_in_directory: _builtins.bool
+    """Erase although the tenant is in the directory: its budgets, which are counted from rows under
+    its name, begin anew when the account forgets them. Refused without this.
+    """
     def __init__(
         self,
         *,
         tenant_id: _builtins.str = ...,
+        still_in_directory: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["still_in_directory", b"still_in_directory", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -500,6 +506,7 @@ class GetLedgerStatusResponse(_message.Message):
     OUTBOX_MOST_FIELD_NUMBER: _builtins.int
     LAST_WRITE_TIME_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    OUTBOX_ERROR_FIELD_NUMBER: _builtins.int
     outbox_events: _builtins.int
     """Events that the ledger has not taken yet."""
     outbox_age_ms: _builtins.int
@@ -508,6 +515,10 @@ class GetLedgerStatusResponse(_message.Message):
     """New work is refused at this number."""
     last_error: _builtins.str
     """Why the last write failed; empty if it did not."""
+    outbox_error: _builtins.str
+    """Why outbox_events and outbox_age_ms are not known, as while the shared store is away; empty
+    if they are.
+    """
     @_builtins.property
     def last_write_time(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -518,10 +529,11 @@ class GetLedgerStatusResponse(_message.Message):
         outbox_most: _builtins.int = ...,
         last_write_time: _timestamp_pb2.Timestamp | None = ...,
         last_error: _builtins.str = ...,
+        outbox_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_write_time", b"last_write_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_error", b"last_error", "last_write_time", b"last_write_time", "outbox_age_ms", b"outbox_age_ms", "outbox_events", b"outbox_events", "outbox_most", b"outbox_most"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_error", b"last_error", "last_write_time", b"last_write_time", "outbox_age_ms", b"outbox_age_ms", "outbox_error", b"outbox_error", "outbox_events", b"outbox_events", "outbox_most", b"outbox_most"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -91,6 +91,7 @@ class LedgerServiceServicer:
 
     def EraseTenant(self, request, context):
         """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums.
+        NOT_FOUND for a tenant that neither the directory nor the ledger knows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,9 @@ class LedgerServiceStub:
     Export: _grpc.UnaryStreamMultiCallable[_ledger_service_pb2.ExportRequest, _ledger_service_pb2.ExportResponse]
     """The rows as a file: JSON lines, CSV or CloudEvents."""
     EraseTenant: _grpc.UnaryUnaryMultiCallable[_ledger_service_pb2.EraseTenantRequest, _ledger_service_pb2.EraseTenantResponse]
-    """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums."""
+    """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums.
+    NOT_FOUND for a tenant that neither the directory nor the ledger knows.
+    """
     GetLedgerStatus: _grpc.UnaryUnaryMultiCallable[_ledger_service_pb2.GetLedgerStatusRequest, _ledger_service_pb2.GetLedgerStatusResponse]
     """How far the ledger is behind the account."""
 
@@ -60,7 +62,9 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     Export: _aio.UnaryStreamMultiCallable[_ledger_service_pb2.ExportRequest, _ledger_service_pb2.ExportResponse]  # type: ignore[assignment]
     """The rows as a file: JSON lines, CSV or CloudEvents."""
     EraseTenant: _aio.UnaryUnaryMultiCallable[_ledger_service_pb2.EraseTenantRequest, _ledger_service_pb2.EraseTenantResponse]  # type: ignore[assignment]
-    """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums."""
+    """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums.
+    NOT_FOUND for a tenant that neither the directory nor the ledger knows.
+    """
     GetLedgerStatus: _aio.UnaryUnaryMultiCallable[_ledger_service_pb2.GetLedgerStatusRequest, _ledger_service_pb2.GetLedgerStatusResponse]  # type: ignore[assignment]
     """How far the ledger is behind the account."""
 
@@ -99,7 +103,9 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _ledger_service_pb2.EraseTenantRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_service_pb2.EraseTenantResponse, _abc.Awaitable[_ledger_service_pb2.EraseTenantResponse]]:
-        """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums."""
+        """Erases what identifies a tenant, its users, keys and requests; numbers stay in the sums.
+        NOT_FOUND for a tenant that neither the directory nor the ledger knows.
+        """
 
     @_abc_1.abstractmethod
     def GetLedgerStatus(
