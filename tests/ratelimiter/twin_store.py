@@ -52,8 +52,10 @@ class TwinStore:
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         return await self._same(lambda store: store.reserve(command, dry_run=dry_run))
 
-    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
-        await self._same(lambda store: store.seed(tenant_id, moves))
+    async def seed(
+        self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False
+    ) -> None:
+        await self._same(lambda store: store.seed(tenant_id, moves, at_least=at_least))
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits

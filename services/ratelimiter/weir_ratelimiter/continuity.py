@@ -67,6 +67,10 @@ class Continuity:
         self.observe()
         return epoch == self._epoch and self._covers(limit, window)
 
+    def changed_ms(self, limit: Limit) -> int:
+        """When this process last saw what a budget counts change; 0 if it never did."""
+        return self._tenure.changed_ms(limit)
+
     def _covers(self, limit: Limit, window: Window) -> bool:
         lent_ms = self._lent_ms.get(limit.key, self._since_ms)
         since_ms = max(self._since_ms, lent_ms, self._tenure.since_ms(limit))

@@ -9,6 +9,7 @@ from weir_ratelimiter.continuity import Continuity
 from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.admission import ReserveCommand
 from weir_ratelimiter.domain.limit import Limit
+from weir_ratelimiter.recount import Recount
 from weir_ratelimiter.seeding import Seeder, unseeded
 from weir_ratelimiter.store.base import Adjusted, LimitState, Reserved, Store
 
@@ -29,6 +30,7 @@ class SeededStore:
         self._store = store
         self.continuity = Continuity(store, now_ms)
         self._seeder = Seeder(store, budgets, self.continuity)
+        self._recount = Recount(self._seeder, self.continuity, now_ms)
 
     async def reserve(self, command: ReserveCommand, *, dry_run: bool) -> Reserved:
         """See `Store.reserve`; every window is known.
@@ -36,6 +38,7 @@ class SeededStore:
         Raises:
             WeirError: also LIMITER_UNAVAILABLE if the use of a budget cannot be read.
         """
+        await self._recount.bring_up(command.subject.tenant_id, command.limits)
         reserved = await self._store.reserve(command, dry_run=dry_run)
         # A second round is for a window that begins while the first is seeded.
         for _ in range(2):
@@ -51,6 +54,8 @@ class SeededStore:
 
     async def states(self, tenant_id: str, limits: Sequence[Limit]) -> Sequence[LimitState]:
         """See `Store.states`; a window whose use cannot be read stays unseeded."""
+        with contextlib.suppress(WeirError):
+            await self._recount.bring_up(tenant_id, limits)
         states = await self._store.states(tenant_id, limits)
         unknown = [(s.limit, s.unseeded) for s in states if s.unseeded is not None]
         if not unknown:

@@ -40,6 +40,16 @@ class Seeder:
         tasks = [self._task(tenant_id, limit, window) for limit, window in unseeded]
         await asyncio.gather(*map(asyncio.shield, tasks))
 
+    async def recount(self, tenant_id: str, limit: Limit, window: Window) -> None:
+        """Raise a window that the store knows to what the ledger has of it.
+
+        Raises:
+            WeirError: as `seed`.
+        """
+        used = await self._used(tenant_id, limit, window)
+        move = WindowMove(limit.key, window.id, Count(used, 0))
+        await self._store.seed(tenant_id, [move], at_least=True)
+
     def _task(self, tenant_id: str, limit: Limit, window: Window) -> asyncio.Task[None]:
         name = (limit.key, window.id)
         task = self._running.get(name)

@@ -123,7 +123,9 @@ class SpecTable:
 
 def _counted(specs: Specs) -> frozenset[object]:
     budgets = (spec for spec in specs.values() if spec.kind is Kind.WINDOW)
-    return frozenset((spec.id, spec.resource, spec.model, spec.calendar) for spec in budgets)
+    return frozenset(
+        (spec.id, spec.resource, spec.model, spec.calendar, spec.shadow) for spec in budgets
+    )
 
 
 def _checked(limits: Iterable[directory_pb2.Limit], where: str) -> Specs:

@@ -48,12 +48,21 @@ class Tenure:
 
     def since_ms(self, limit: Limit) -> int:
         """Since when a budget has counted what it counts, as far as this process saw."""
+        return max(self._changed_ms.get(place, self._first_ms) for place in self._places(limit))
+
+    def changed_ms(self, limit: Limit) -> int:
+        """When this process last saw what a budget counts change; 0 if it never did."""
+        if not self._changed_ms:
+            return 0
+        return max(self._changed_ms.get(place, 0) for place in self._places(limit))
+
+    def _places(self, limit: Limit) -> list[Place]:
         _, owner, _ = parse_limit_key(limit.key)
         places: list[Place] = [(limit.layer.label, *owner)]
         if limit.layer is Layer.TENANT:
             (tenant_id,) = owner
             places += [_assignment(tenant_id), ("plan", self._plan_of.get(tenant_id, ""))]
-        return max(self._changed_ms.get(place, self._first_ms) for place in places)
+        return places
 
     def _note(self, places: Iterable[Place], now_ms: int) -> None:
         self._changed_ms.update(dict.fromkeys(places, now_ms))

@@ -162,8 +162,14 @@ class Store(Protocol):
                 LIMITER_UNAVAILABLE while the backlog of events is full (see `outbox_full`).
         """
 
-    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
-        """Set the counts of windows that are still unknown; leave the others as they are."""
+    async def seed(
+        self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False
+    ) -> None:
+        """Set the counts of windows that are still unknown; leave the others as they are.
+
+        With `at_least`, the others' use is raised to that of `moves` where it is less; what is
+        held in them stays.
+        """
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits

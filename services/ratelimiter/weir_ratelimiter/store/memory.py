@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from weir_ratelimiter.domain.adjustment import Adjustment, adjust, check_repeated
 from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
-from weir_ratelimiter.domain.change import Change, WindowMove
+from weir_ratelimiter.domain.change import Change, Count, WindowMove
 from weir_ratelimiter.domain.extension import Extension, extend
 from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.domain.rebuild import rebuild
@@ -78,11 +78,20 @@ class MemoryStore:
         await self._commit(change)
         return Reserved(reservation, (), evaluation.shadowed)
 
-    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
+    async def seed(
+        self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False
+    ) -> None:
         """See `Store`."""
-        unknown = [move for move in moves if self._state.window(move.key, move.window) is None]
-        if unknown:
-            await self._commit(Change(self._now_ms(), (), None, None, tuple(unknown)))
+        news = []
+        for move in moves:
+            known = self._state.window(move.key, move.window)
+            if known is None:
+                news.append(move)
+            elif at_least and known.used < move.count.used:
+                raised = Count(move.count.used, known.held)
+                news.append(WindowMove(move.key, move.window, raised))
+        if news:
+            await self._commit(Change(self._now_ms(), (), None, None, tuple(news)))
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits

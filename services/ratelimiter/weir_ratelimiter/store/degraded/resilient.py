@@ -84,9 +84,11 @@ class ResilientStore:
             self._credit.note(reserved.states)
         return reserved
 
-    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
+    async def seed(
+        self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False
+    ) -> None:
         """See `Store`."""
-        await self._shared.call(lambda store: store.seed(tenant_id, moves))
+        await self._shared.call(lambda store: store.seed(tenant_id, moves, at_least=at_least))
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits

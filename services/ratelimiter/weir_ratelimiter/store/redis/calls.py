@@ -95,7 +95,7 @@ def shorten(reservation: Reservation, moment: Moment) -> Call:
     return Call(scripts.SHORTEN, keys, (asked, plan(fields, nothing_known)))
 
 
-def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment) -> Call:
+def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment, *, at_least: bool) -> Call:
     """Seed windows of one hash."""
     asked = row(
         moment.override_ms,
@@ -103,6 +103,7 @@ def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment) -> Call:
         [move.count.used for move in moves],
         [move.count.held for move in moves],
         [field_of(move.key, Kind.WINDOW) + "@" for move in moves],
+        int(at_least),
     )
     return Call(scripts.SEED, (hash_key,), (asked,))
 

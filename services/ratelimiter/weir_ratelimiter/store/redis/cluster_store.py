@@ -87,9 +87,11 @@ class ClusterStore:
             await self._give_back(everybodys.reservation, shared)
         return _both(command, everybodys, tenants)
 
-    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
+    async def seed(
+        self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False
+    ) -> None:
         """See `Store`."""
-        await self._store.seed(tenant_id, moves)
+        await self._store.seed(tenant_id, moves, at_least=at_least)
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits

@@ -160,13 +160,15 @@ class RedisStore:
             raise outbox_full(backlog, self._options.most_events)
         return Reserved(None, evaluation.shortfalls, evaluation.shadowed)
 
-    async def seed(self, tenant_id: str, moves: Sequence[WindowMove]) -> None:
+    async def seed(
+        self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False
+    ) -> None:
         """See `Store`."""
         by_hash: dict[str, list[WindowMove]] = {}
         for move in moves:
             by_hash.setdefault(hash_of(tenant_id, move.key), []).append(move)
         for key, some in by_hash.items():
-            await self._asker.run(calls.seed(key, some, self._time.moment()))
+            await self._asker.run(calls.seed(key, some, self._time.moment(), at_least=at_least))
 
     async def extend(
         self, record: Record, extension: Extension, limits: Limits

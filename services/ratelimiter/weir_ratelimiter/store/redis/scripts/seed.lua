@@ -1,6 +1,7 @@
--- Seed: windows get the counts of the ledger where they are still unknown.
+-- Seed: windows get the counts of the ledger where they are still unknown, and with at_least
+-- where the ledger has more.
 
-local override, fields, used, held, prefixes = unpack_all(ARGV[1])
+local override, fields, used, held, prefixes, at_least = unpack_all(ARGV[1])
 local KEPT = 3
 
 -- Windows of a limit but the latest few: their field names sort by time.
@@ -20,6 +21,11 @@ end
 for i = 1, #fields do
   if call('HSETNX', KEYS[1], fields[i], pack(used[i], held[i])) == 1 then
     forget_old(prefixes[i])
+  elseif at_least == 1 then
+    local known, holds = unpack_all(call('HGET', KEYS[1], fields[i]))
+    if known < used[i] then
+      call('HSET', KEYS[1], fields[i], pack(used[i], holds))
+    end
   end
 end
 return { 'seeded', clock(override) }
