@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 
-from tests.ratelimiter.ledger.support import Book, ListOutbox, charge, open_book
+from tests.ratelimiter.ledger.support import NOW_MS, Book, ListOutbox, charge, open_book
 from tests.ratelimiter.postgres import running_postgres
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
@@ -123,6 +123,41 @@ async def test_an_event_that_cannot_be_written_holds_up_no_other(book: Book, num
     assert msgspec.msgpack.decode(kept.event, type=LedgerEvent) == poison
     assert sample(book, "errors_total", cause="rejected") == 2
     assert await differences(book.ledger.database) == []
+
+
+async def test_another_charge_of_a_known_reservation_is_seen(book: Book) -> None:
+    other = charge("r", Usage(20, 4, 5))
+    await book.write(charge("r"), charge("s"))
+    await book.write(charge("r"), charge("s"))
+    assert (sample(book, "duplicates_total"), await rejected(book)) == (2, [])
+    await book.write(charge("t"), other, charge("u"))
+    await book.write(other)
+    rows = await book.rows()
+    assert [row.request_id for row in rows] == ["r", "s", "t", "u"]
+    (kept,) = await rejected(book)
+    assert msgspec.msgpack.decode(kept.event, type=LedgerEvent) == other
+    assert f"row {rows[0].id} is of the same reservation" in kept.cause
+    assert "prompt_tokens 10, here 20" in kept.cause
+    assert sample(book, "duplicates_total") == 4
+    assert sample(book, "errors_total", cause="rejected") == 2
+    assert await differences(book.ledger.database) == []
+
+
+async def test_two_charges_of_one_reservation_in_one_batch_are_seen(book: Book) -> None:
+    await book.write(charge("r"), charge("r", at_ms=NOW_MS + 1))
+    assert [row.reserve_ms for row in await book.rows()] == [NOW_MS]
+    (kept,) = await rejected(book)
+    assert f"reserve_ms {NOW_MS}, here {NOW_MS + 1}" in kept.cause
+
+
+async def test_another_charge_of_an_erased_tenant_is_seen(book: Book) -> None:
+    await book.write(charge("r"))
+    await book.ledger.eraser.erase("acme")
+    await book.write(charge("r"))
+    assert await rejected(book) == []
+    await book.write(charge("r", Usage(20, 4, 5)))
+    assert len(await rejected(book)) == 1
+    assert len(await book.rows()) == 1
 
 
 async def test_a_row_that_the_database_refuses_is_set_aside_too(book: Book) -> None:

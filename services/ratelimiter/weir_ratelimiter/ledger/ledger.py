@@ -70,8 +70,8 @@ class Ledger:
     ) -> None:
         self.database = Database(parse_url(url))
         self.pseudonyms = Pseudonyms(secret)
-        writer = LedgerWriter(self.database, self.pseudonyms, now_ms)
         rejects = Rejects(self.database, now_ms)
+        writer = LedgerWriter(self.database, self.pseudonyms, rejects, now_ms)
         self.pump = LedgerPump(outbox, writer, rejects, LedgerMetrics(registry), now_ms)
         self.budgets = LedgerBudgets(self.database, self.pump, now_ms)
         self.eraser = Eraser(self.database, self.pseudonyms, now_ms)

@@ -15,6 +15,11 @@ class LedgerMetrics:
             ("kind",),
             registry=registry,
         )
+        self._duplicates = Counter(
+            "weir_ratelimiter_ledger_duplicates",
+            "Events whose row the ledger had already; repeats after a crash are usual",
+            registry=registry,
+        )
         self._errors = Counter(
             "weir_ratelimiter_ledger_errors",
             "Failures: of `database` or `store`, tried again; `rejected`: an event set aside",
@@ -35,6 +40,10 @@ class LedgerMetrics:
     def written(self, kind: str, number: int) -> None:
         """Rows were written."""
         self._rows.labels(kind).inc(number)
+
+    def repeated(self, number: int) -> None:
+        """Events had their rows already."""
+        self._duplicates.inc(number)
 
     def failed(self, cause: str) -> None:
         """A batch failed (`database`, `store`) or an event was set aside (`rejected`)."""

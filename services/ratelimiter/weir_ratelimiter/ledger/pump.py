@@ -158,8 +158,18 @@ class LedgerPump:
         except _POISON as error:
             await self._set_aside(events, error)
             return
-        for kind, number in Counter(row.kind for row in written).items():
+        for kind, number in Counter(row.kind for row in written.rows).items():
             self._metrics.written(EventKind(kind).name.lower(), number)
+        self._metrics.repeated(written.repeats)
+        for other in written.contradictions:
+            self._metrics.failed("rejected")
+            _log.error(
+                "ledger_event_contradicts_row",
+                reservation_id=other.row.reservation_id,
+                kind=other.row.kind,
+                row_id=other.kept_id,
+                hint="see ledger_rejects",
+            )
 
     async def _set_aside(self, events: Sequence[LedgerEvent], error: Exception) -> None:
         """Find the event that spoils the batch: alone it goes to the rejects."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from weir_ratelimiter.domain.change import LedgerEvent
-from weir_ratelimiter.ledger.database import Database
+from weir_ratelimiter.ledger.database import Database, Turn
 from weir_ratelimiter.ledger.tables import rejects
 
 
@@ -23,6 +23,11 @@ class Rejects:
         Raises:
             one of `FAILURES`.
         """
+        async with self._database.writing() as turn:
+            await self.put(turn, event, cause)
+
+    async def put(self, turn: Turn, event: LedgerEvent, cause: str) -> None:
+        """As `add`, in a turn that has begun."""
         encoded = msgspec.msgpack.encode(event)
         values = {
             "digest": hashlib.blake2b(encoded, digest_size=16).hexdigest(),
@@ -32,5 +37,4 @@ class Rejects:
             "event": encoded,
         }
         statement = self._database.insert(rejects).on_conflict_do_nothing()
-        async with self._database.writing() as turn:
-            await turn.connection.execute(statement, [values])
+        await turn.connection.execute(statement, [values])

@@ -1,6 +1,6 @@
 """Writes rows: each once, with the sums of its hour, in one transaction."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from sqlalchemy import select, tuple_, update
@@ -9,10 +9,27 @@ from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.ledger.database import Database, Turn
 from weir_ratelimiter.ledger.erased import erased_row
 from weir_ratelimiter.ledger.pseudonyms import Pseudonyms
+from weir_ratelimiter.ledger.rejects import Rejects
+from weir_ratelimiter.ledger.repeats import Contradiction, contradictions
 from weir_ratelimiter.ledger.rollup import HourSums
 from weir_ratelimiter.ledger.row import LedgerRow, row_of
 from weir_ratelimiter.ledger.row_ids import RowIds
 from weir_ratelimiter.ledger.tables import UNIQUE_ROW, erasures, head, rows
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What became of a batch of events.
+
+    Attributes:
+        rows: that were written.
+        repeats: number of events whose rows were there.
+        contradictions: those of the repeats that say something else than their rows; they
+            were set aside.
+    """
+
+    rows: Sequence[LedgerRow]
+    repeats: int
+    contradictions: Sequence[Contradiction]
 
 
 class LedgerWriter:
@@ -23,14 +40,19 @@ class LedgerWriter:
     """
 
     def __init__(
-        self, database: Database, pseudonyms: Pseudonyms, now_ms: Callable[[], int]
+        self,
+        database: Database,
+        pseudonyms: Pseudonyms,
+        rejects: Rejects,
+        now_ms: Callable[[], int],
     ) -> None:
         self._database = database
         self._pseudonyms = pseudonyms
+        self._rejects = rejects
         self._now_ms = now_ms
 
-    async def write(self, events: Sequence[LedgerEvent]) -> Sequence[LedgerRow]:
-        """Write the events that the ledger does not have; returns their rows.
+    async def write(self, events: Sequence[LedgerEvent]) -> Written:
+        """Write the events that the ledger does not have.
 
         Raises:
             one of `FAILURES`: nothing was written.
@@ -39,24 +61,45 @@ class LedgerWriter:
         async with self._database.writing() as turn:
             now_ms = self._now_ms()
             ids = RowIds(turn.last_id, now_ms)
-            fresh = await self._not_erased(turn, [row_of(event, ids.next()) for event in events])
+            given = [row_of(event, ids.next()) for event in events]
+            erased = await self._erased_repeats(turn, given)
+            fresh = [row for row in given if row.id not in erased]
             written = await insert_rows(self._database, turn, fresh)
             if written:
                 await self._note(turn, max(row.id for row in written), now_ms)
-        return written
+            new = {row.id for row in written}
+            repeats = [
+                (erased.get(row.id, row), event)
+                for row, event in zip(given, events, strict=True)
+                if row.id not in new
+            ]
+            others = await self._set_aside_others(turn, repeats)
+        return Written(written, len(repeats), others)
 
-    async def _not_erased(self, turn: Turn, given: Sequence[LedgerRow]) -> Sequence[LedgerRow]:
-        """Without repeats of rows that bear pseudonyms by now."""
+    async def _set_aside_others(
+        self, turn: Turn, repeats: Sequence[tuple[LedgerRow, LedgerEvent]]
+    ) -> Sequence[Contradiction]:
+        """Put repeats that are none to the rejects."""
+        events = {row.id: event for row, event in repeats}
+        others = await contradictions(turn, [row for row, _ in repeats])
+        for other in others:
+            await self._rejects.put(turn, events[other.row.id], other.cause)
+        return others
+
+    async def _erased_repeats(
+        self, turn: Turn, given: Sequence[LedgerRow]
+    ) -> Mapping[str, LedgerRow]:
+        """Repeats of rows that bear pseudonyms by now, with those, by id."""
         names = {row.tenant_id for row in given}
         tenants = {name: self._pseudonyms.tenant(name) for name in names}
         known = select(erasures.c.pseudonym).where(erasures.c.pseudonym.in_(tenants.values()))
         erased = set((await turn.connection.execute(known)).scalars())
         if not erased:
-            return given
+            return {}
         suspects = [row for row in given if tenants[row.tenant_id] in erased]
-        keys = {row.id: _key(erased_row(row, self._pseudonyms)) for row in suspects}
-        there = await existing_keys(turn, keys.values())
-        return [row for row in given if keys.get(row.id) not in there]
+        bare = [erased_row(row, self._pseudonyms) for row in suspects]
+        there = await existing_keys(turn, map(_key, bare))
+        return {row.id: row for row in bare if _key(row) in there}
 
     async def _note(self, turn: Turn, last_id: str, now_ms: int) -> None:
         await turn.connection.execute(update(head).values(last_id=last_id, written_ms=now_ms))
