@@ -20,6 +20,7 @@ from weir_ratelimiter.domain.limit import Limit, Resource
 from weir_ratelimiter.domain.reservation import State
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Usage
+from weir_ratelimiter.store.away import StoreAway
 from weir_ratelimiter.store.redis import keyspace
 from weir_ratelimiter.store.redis.checks import EPOCH_KEY
 from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
@@ -136,6 +137,8 @@ async def test_an_error_of_a_script_leaves_nothing_written(
         with pytest.raises(WeirError) as caught:
             await store.settle(record, exact(10, 7), BY_KEY)
         assert caught.value.reason is Reason.LIMITER_UNAVAILABLE
+        # Or one tenant's key would put everybody on a share of the limits.
+        assert not isinstance(caught.value, StoreAway)
         assert _everything(client) == before, key
         client.delete(key)
         if kept is not None:

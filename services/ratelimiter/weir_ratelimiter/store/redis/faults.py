@@ -2,7 +2,10 @@
 
 from redis import exceptions
 
+from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.store.away import StoreAway
+
+_WRONG_TYPE = "WRONGTYPE"
 
 _CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.OutOfMemoryError, "it is out of memory; raise its maxmemory"),
@@ -40,8 +43,19 @@ _CERTAIN = (
 """No other call would fare better."""
 
 
-def unavailable(address: str, error: Exception) -> StoreAway:
-    """LIMITER_UNAVAILABLE with the cause; `address` is without credentials."""
+def unavailable(address: str, error: Exception) -> WeirError:
+    """LIMITER_UNAVAILABLE with the cause; `address` is without credentials.
+
+    A StoreAway, but for what is wrong with the keys of one tenant: the others' decisions can
+    still be made.
+    """
+    if str(error).startswith(_WRONG_TYPE):
+        return WeirError(
+            Reason.LIMITER_UNAVAILABLE,
+            f"Redis at {address} holds something of another type under a key of this account "
+            "(WRONGTYPE); remove what does not belong there",
+            retry_after_s=5.0,
+        )
     return StoreAway(
         f"Redis at {address} cannot decide: {_cause(error)}", refused=_is_certain(error)
     )
