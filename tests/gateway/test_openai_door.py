@@ -271,6 +271,23 @@ async def test_what_the_scheduler_sheds_is_refunded(
     assert not gateway.limiter.only().settles
 
 
+async def test_what_was_shed_uses_up_no_request_rate(gateway: Gateway) -> None:
+    from weir.common.v1.error_reason_pb2 import ErrorReason
+    from weir.scheduler.v1.scheduler_service_pb2 import Rejected
+
+    one = {"id": "one", "resource": "requests", "rate": "1/min"}
+    document = gateway.document | {}
+    tenants = [document["tenants"][0] | {"limits": [one]}, document["tenants"][1]]
+    await gateway.reload(document | {"tenants": tenants})
+    gateway.scheduler.reject = lambda enqueue: Rejected(
+        request_id=enqueue.request_id, error_reason=ErrorReason.ERROR_REASON_QUEUE_FULL
+    )
+    try:
+        assert [(await gateway.chat()).status_code for _ in range(2)] == [503, 503]
+    finally:
+        await gateway.reload(gateway.document)
+
+
 async def test_an_error_half_way_comes_in_band_before_done(gateway: Gateway) -> None:
     gateway.worker.script = Script(
         pieces=["a", "b"], finish=FinishReason.FINISH_REASON_ERROR, error=Reason.ENGINE_FAILED
