@@ -117,6 +117,14 @@ def test_an_unknown_model_is_refused() -> None:
     assert caught.value.reason is Reason.MODEL_NOT_FOUND
 
 
+def test_an_alias_is_told_the_name_to_ask_by() -> None:
+    snapshot = directory()
+    snapshot.models[0].aliases.append("short")
+    with pytest.raises(WeirError, match="short is an alias here; the model's name is m") as caught:
+        book(snapshot).check_known(Subject("acme", "", "", "short"))
+    assert caught.value.reason is Reason.MODEL_NOT_FOUND
+
+
 @pytest.mark.parametrize(
     ("bad", "told"),
     [

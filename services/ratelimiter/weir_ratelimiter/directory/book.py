@@ -102,8 +102,11 @@ class LimitBook:
 
     def _check_model(self, name: str) -> None:
         model = self._index.model(name)
-        if name and (model is None or model.name != name):
+        if name and model is None:
             raise _unknown(Reason.MODEL_NOT_FOUND, "model", "subject.model", name)
+        if model is not None and model.name != name:
+            told = f"{name} is an alias here; the model's name is {model.name}"
+            raise WeirError(Reason.MODEL_NOT_FOUND, told, field="subject.model")
 
     def _resolve(self, subject: Subject) -> Resolution:
         specs, tenant = self._specs, subject.tenant_id
