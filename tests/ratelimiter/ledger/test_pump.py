@@ -250,13 +250,16 @@ async def test_a_database_of_a_later_release_is_refused_by_name(ledger_url: str)
         ("postgresql://u:secret@h", "names no database"),
         ("postgresql://u:secret@h:x/d", "is no URL"),
         ("postgresql://u:secret@h:99999/d", "names port 99999"),
+        ("postgresql://u:secret@h/d?timeout=x", "has the option 'timeout'"),
+        ("postgresql://u:secret@h/d?ssl=secret", "has a bad ssl"),
+        ("sqlite:////l.sqlite?uri=true", "has the option 'uri'"),
     ],
 )
 def test_a_bad_url_says_what_it_must_be_and_no_password(url: str, why: str) -> None:
     with pytest.raises(StartupError) as refused:
         parse_url(url)
     assert why in str(refused.value)
-    assert "--ledger-url" in str(refused.value)
+    assert "ledger_url" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 

@@ -1,5 +1,6 @@
 """Where the ledger lies."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
@@ -15,6 +16,16 @@ _DRIVERS = {
     "postgresql+asyncpg": "postgresql+asyncpg",
 }
 _MOST_PORT = 65_535
+
+# What may follow the question mark, and its values; none: any.
+_OPTIONS: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "sqlite": {},
+    "postgresql": {
+        "host": frozenset(),
+        "ssl": frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}),
+        "prepared_statement_cache_size": frozenset({"0"}),
+    },
+}
 
 
 def default_url(journal: str) -> str:
@@ -40,7 +51,21 @@ def parse_url(given: str, knob: str = "ledger_url") -> URL:
         raise StartupError(f"{knob} names no database; {_BOUND}")
     if url.port is not None and not 0 < url.port <= _MOST_PORT:
         raise StartupError(f"{knob} names port {url.port}; {_BOUND}, with a port of 1 to 65535")
+    _check_options(url, knob)
     return url.set(drivername=driver)
+
+
+def _check_options(url: URL, knob: str) -> None:
+    allowed = _OPTIONS[_DRIVERS[url.drivername].partition("+")[0]]
+    for name, value in url.query.items():
+        if name not in allowed:
+            raise StartupError(
+                f"{knob} has the option {name!r}; allowed: {', '.join(allowed) or 'none'}; {_BOUND}"
+            )
+        if allowed[name] and value not in allowed[name]:
+            raise StartupError(
+                f"{knob} has a bad {name}; it must be one of {', '.join(sorted(allowed[name]))}"
+            )
 
 
 _BOUND = (
