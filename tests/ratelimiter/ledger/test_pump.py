@@ -291,6 +291,20 @@ async def test_a_file_that_is_moved_takes_no_event_with_it(tmp_path: Path, again
         assert [row.request_id for row in await book.rows()] == ["before", "a", "b"]
 
 
+async def test_a_file_that_another_holds_is_named_as_the_cause(tmp_path: Path) -> None:
+    async with (
+        open_book(f"sqlite:///{tmp_path}/ledger.sqlite") as book,
+        open_book(f"sqlite:///{tmp_path}/ledger.sqlite") as twin,
+    ):
+        async with twin.ledger.database.writing():
+            with pytest.raises(WeirError, match="SQLITE_BUSY") as refused:
+                await book.write(charge("r"))
+        assert refused.value.reason is Reason.LIMITER_UNAVAILABLE
+        assert "SQLITE_BUSY" in (await book.ledger.status()).error
+        await book.ledger.pump.flush()
+        assert len(await book.rows()) == 1
+
+
 async def test_a_file_that_goes_while_it_is_written_keeps_no_row(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     async with open_book(f"sqlite:///{file}") as book:

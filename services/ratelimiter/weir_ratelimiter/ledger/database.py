@@ -24,7 +24,9 @@ from weir_ratelimiter.ledger.tables import head
 from weir_ratelimiter.ledger.unusable import LedgerUnusable
 
 _CONNECT_S = 5.0
-_BUSY_S = 10.0
+_POOL_S = 10.0
+# A wait for another writer of SQLite cannot be cut short: it ends before callers give up.
+_BUSY_S = 3.0
 _WRITE_S = 30.0
 _READ_S = 60.0
 _SCRUB_S = 600.0
@@ -173,7 +175,7 @@ def cause_of(error: BaseException) -> str:
 def _open_engine(url: URL) -> AsyncEngine:
     if url.get_backend_name() == "sqlite":
         engine = create_async_engine(
-            url, hide_parameters=True, pool_timeout=_BUSY_S, connect_args={"timeout": _BUSY_S}
+            url, hide_parameters=True, pool_timeout=_POOL_S, connect_args={"timeout": _BUSY_S}
         )
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
@@ -181,7 +183,7 @@ def _open_engine(url: URL) -> AsyncEngine:
     return create_async_engine(
         url,
         hide_parameters=True,
-        pool_timeout=_BUSY_S,
+        pool_timeout=_POOL_S,
         pool_pre_ping=True,
         connect_args={"timeout": _CONNECT_S},
     )
