@@ -319,14 +319,24 @@ async def test_too_many_unanswered_calls_end_the_stream() -> None:
         assert servicer.ended == ["CancelledError"] * 5_001
 
 
-async def test_a_call_without_a_request_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (pb.AccountCall(call=7), b"request"),
+        (pb.AccountCall(call=0, settle=pb.SettleRequest()), b"call"),
+        (pb.AccountCall(call=-5, settle=pb.SettleRequest()), b"call"),
+    ],
+)
+async def test_a_malformed_call_is_refused_by_its_field(
+    asked: pb.AccountCall, field: bytes
+) -> None:
     async with gated() as (_, channel):
         call = RateLimiterServiceStub(channel).Multiplex()
-        await call.write(pb.MultiplexRequest(calls=[pb.AccountCall(call=7)]))
+        await call.write(pb.MultiplexRequest(calls=[asked]))
         async for frame in call:
             if frame.answers:
-                assert frame.answers[0].call == 7
-                assert b"request" in frame.answers[0].status
+                assert frame.answers[0].call == asked.call
+                assert field + b" is" in frame.answers[0].status
                 break
         call.cancel()
 

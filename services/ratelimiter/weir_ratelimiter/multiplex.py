@@ -135,6 +135,8 @@ class AccountStream:
         if name is None:
             error: WeirError = InvalidField("request", "", "one of the calls of the contract")
             return _refused(call, error)
+        if call.call < 1:
+            return _refused(call, InvalidField("call", call.call, "1 or more"))
         method, serve = self._served[name]
         try:
             result = await self._bounded(
