@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from weir.common.v1 import error_reason_pb2 as _error_reason_pb2
 from weir.common.v1 import sampling_pb2 as _sampling_pb2
@@ -209,6 +211,8 @@ class TerminalRecord(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
     USAGE_QUALITY_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     worker_id: _builtins.str
     finish_reason: _sampling_pb2.FinishReason.ValueType
@@ -220,6 +224,8 @@ class TerminalRecord(_message.Message):
     """Times it was pre-empted for memory."""
     usage_quality: _usage_pb2.UsageQuality.ValueType
     """Unspecified means exact. Estimated: another engine computed, and did not tell its count."""
+    error_field: _builtins.str
+    """Field of the request that was refused, if it was one."""
     @_builtins.property
     def attempt(self) -> Global___Attempt: ...
     @_builtins.property
@@ -236,6 +242,10 @@ class TerminalRecord(_message.Message):
     def first_token_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedCompositeFieldContainer[_sampling_pb2.ChoiceEnd]:
+        """How each answer ended, if there are several; `usage` is that of all, the prompt counted once."""
+
     def __init__(
         self,
         *,
@@ -252,10 +262,12 @@ class TerminalRecord(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         preemptions: _builtins.int = ...,
         usage_quality: _usage_pb2.UsageQuality.ValueType = ...,
+        choices: _abc.Iterable[_sampling_pb2.ChoiceEnd] | None = ...,
+        error_field: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "end_time", b"end_time", "first_token_time", b"first_token_time", "prefill_start_time", b"prefill_start_time", "received_time", b"received_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "end_time", b"end_time", "error_message", b"error_message", "error_reason", b"error_reason", "finish_reason", b"finish_reason", "first_token_time", b"first_token_time", "preemptions", b"preemptions", "prefill_start_time", b"prefill_start_time", "received_time", b"received_time", "tenant_id", b"tenant_id", "usage", b"usage", "usage_quality", b"usage_quality", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "choices", b"choices", "end_time", b"end_time", "error_field", b"error_field", "error_message", b"error_message", "error_reason", b"error_reason", "finish_reason", b"finish_reason", "first_token_time", b"first_token_time", "preemptions", b"preemptions", "prefill_start_time", b"prefill_start_time", "received_time", b"received_time", "tenant_id", b"tenant_id", "usage", b"usage", "usage_quality", b"usage_quality", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -280,7 +292,7 @@ class Grant(_message.Message):
     model: _builtins.str
     priority: _builtins.int
     max_new_tokens: _builtins.int
-    """Upper bound granted for this attempt, tokens."""
+    """Upper bound granted for this attempt, tokens, over all its answers."""
     @_builtins.property
     def attempt(self) -> Global___Attempt: ...
     @_builtins.property

@@ -47,6 +47,8 @@ class GenerateRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     SHARED_PREFIX_CHARACTERS_FIELD_NUMBER: _builtins.int
     JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    LARK_GRAMMAR_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Name or alias."""
     model_version: _builtins.str
@@ -71,7 +73,11 @@ class GenerateRequest(_message.Message):
     shared_prefix_characters: _builtins.int
     """Leading characters of `prompt` that the tenant's requests share (declared prefix)."""
     json_schema: _builtins.str
-    """JSON schema that the answer must satisfy."""
+    """JSON schema that the answer must satisfy. Of this, `regex` and `lark_grammar` at most one."""
+    regex: _builtins.str
+    """Regular expression that the whole answer must match."""
+    lark_grammar: _builtins.str
+    """Lark grammar, with a rule `start`, that the answer must follow."""
     @_builtins.property
     def chat(self) -> Global___ChatInput:
         """Rendered with the model's chat template."""
@@ -101,10 +107,12 @@ class GenerateRequest(_message.Message):
         idempotency_key: _builtins.str = ...,
         shared_prefix_characters: _builtins.int = ...,
         json_schema: _builtins.str = ...,
+        regex: _builtins.str = ...,
+        lark_grammar: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "input", b"input", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "prompt", b"prompt", "sampling", b"sampling", "token_input", b"token_input"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "class", b"class", "conversation_id", b"conversation_id", "idempotency_key", b"idempotency_key", "input", b"input", "json_schema", b"json_schema", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "model", b"model", "model_version", b"model_version", "priority", b"priority", "prompt", b"prompt", "sampling", b"sampling", "session_id", b"session_id", "shared_prefix_characters", b"shared_prefix_characters", "stream", b"stream", "token_input", b"token_input"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "class", b"class", "conversation_id", b"conversation_id", "idempotency_key", b"idempotency_key", "input", b"input", "json_schema", b"json_schema", "lark_grammar", b"lark_grammar", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "model", b"model", "model_version", b"model_version", "priority", b"priority", "prompt", b"prompt", "regex", b"regex", "sampling", b"sampling", "session_id", b"session_id", "shared_prefix_characters", b"shared_prefix_characters", "stream", b"stream", "token_input", b"token_input"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_new_tokens: _TypeAlias = _typing.Literal["max_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
@@ -315,22 +323,102 @@ class Delta(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
+    choice: _builtins.int
+    """Which of several answers this continues, from 0."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenInfo]:
+        """If asked for: the tokens of this answer's text, in order. They may come a little later than
+        their ids; a token that ended the answer has no text and is not told.
+        """
+
+    @_builtins.property
+    def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenInfo]:
+        """First delta of answer 0 only, if asked for: the tokens of the prompt but the first."""
+
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        choice: _builtins.int = ...,
+        logprobs: _abc.Iterable[Global___TokenInfo] | None = ...,
+        prompt_logprobs: _abc.Iterable[Global___TokenInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "logprobs", b"logprobs", "prompt_logprobs", b"prompt_logprobs", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Delta: _TypeAlias = Delta  # noqa: Y015
+
+@_typing.final
+class TokenInfo(_message.Message):
+    """One token, what the model gave it, and its likeliest rivals."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    TOP_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.int
+    token: _builtins.bytes
+    """What it stands for; part of a character where a character takes several tokens."""
+    logprob: _builtins.float
+    """Natural logarithm of its probability, at least -9999."""
+    @_builtins.property
+    def top(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenAlternative]:
+        """Likeliest first."""
+
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.int = ...,
+        token: _builtins.bytes = ...,
+        logprob: _builtins.float = ...,
+        top: _abc.Iterable[Global___TokenAlternative] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "token", b"token", "token_id", b"token_id", "top", b"top"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenInfo: _TypeAlias = TokenInfo  # noqa: Y015
+
+@_typing.final
+class TokenAlternative(_message.Message):
+    """A token that could have stood there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.int
+    token: _builtins.bytes
+    logprob: _builtins.float
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.int = ...,
+        token: _builtins.bytes = ...,
+        logprob: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "token", b"token", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenAlternative: _TypeAlias = TokenAlternative  # noqa: Y015
 
 @_typing.final
 class Finished(_message.Message):
@@ -341,21 +429,27 @@ class Finished(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     LIFECYCLE_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
     finish_reason: _sampling_pb2.FinishReason.ValueType
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     @_builtins.property
     def lifecycle(self) -> _lifecycle_pb2.LifecycleRecord: ...
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedCompositeFieldContainer[_sampling_pb2.ChoiceEnd]:
+        """How each answer ended, if several were asked for."""
+
     def __init__(
         self,
         *,
         finish_reason: _sampling_pb2.FinishReason.ValueType = ...,
         usage: _usage_pb2.Usage | None = ...,
         lifecycle: _lifecycle_pb2.LifecycleRecord | None = ...,
+        choices: _abc.Iterable[_sampling_pb2.ChoiceEnd] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lifecycle", b"lifecycle", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish_reason", b"finish_reason", "lifecycle", b"lifecycle", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "finish_reason", b"finish_reason", "lifecycle", b"lifecycle", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -100,6 +100,7 @@ class GenerationSpec(_message.Message):
     ARRIVAL_TIME_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     tenant_prefix_tokens: _builtins.int
     """Leading tokens that any request of the tenant may share: system message, tools, template,
@@ -108,7 +109,7 @@ class GenerationSpec(_message.Message):
     private_scope: _builtins.str
     """Session id; empty: the request alone."""
     max_new_tokens: _builtins.int
-    """1 or more, at most what the grant allows."""
+    """Of each answer, 1 or more; that of all together is at most what the grant allows."""
     priority: _builtins.int
     model: _builtins.str
     tokenizer_fingerprint: _builtins.bytes
@@ -129,6 +130,10 @@ class GenerationSpec(_message.Message):
     def arrival_time(self) -> _timestamp_pb2.Timestamp:
         """First arrival at a gateway: keeps order over requeues."""
 
+    @_builtins.property
+    def grammar(self) -> _sampling_pb2.Grammar:
+        """What the output must match."""
+
     def __init__(
         self,
         *,
@@ -145,10 +150,11 @@ class GenerationSpec(_message.Message):
         arrival_time: _timestamp_pb2.Timestamp | None = ...,
         model: _builtins.str = ...,
         tokenizer_fingerprint: _builtins.bytes = ...,
+        grammar: _sampling_pb2.Grammar | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "sampling", b"sampling", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "sampling", b"sampling", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "private_scope", b"private_scope", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling", "tenant_id", b"tenant_id", "tenant_prefix_tokens", b"tenant_prefix_tokens", "tokenizer_fingerprint", b"tokenizer_fingerprint", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "private_scope", b"private_scope", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling", "tenant_id", b"tenant_id", "tenant_prefix_tokens", b"tenant_prefix_tokens", "tokenizer_fingerprint", b"tokenizer_fingerprint", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -217,12 +223,16 @@ class AttemptDelta(_message.Message):
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     CACHED_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Text that can be shown; may lag behind the ids."""
     completion_tokens: _builtins.int
-    """Cumulative."""
+    """Cumulative, of all answers of the attempt."""
     cached_prompt_tokens: _builtins.int
     """First delta only: prompt tokens read from the cache."""
+    choice: _builtins.int
+    """Which of several answers this is, from 0."""
     @_builtins.property
     def attempt(self) -> _lifecycle_pb2.Attempt: ...
     @_builtins.property
@@ -230,6 +240,10 @@ class AttemptDelta(_message.Message):
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_sampling_pb2.TokenLogprobs]:
         """One for each id, if they are asked for."""
+
+    @_builtins.property
+    def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_sampling_pb2.TokenLogprobs]:
+        """First delta of answer 0 only, if asked for: one for each token of the prompt but the first."""
 
     def __init__(
         self,
@@ -240,10 +254,12 @@ class AttemptDelta(_message.Message):
         completion_tokens: _builtins.int = ...,
         cached_prompt_tokens: _builtins.int = ...,
         logprobs: _abc.Iterable[_sampling_pb2.TokenLogprobs] | None = ...,
+        choice: _builtins.int = ...,
+        prompt_logprobs: _abc.Iterable[_sampling_pb2.TokenLogprobs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cached_prompt_tokens", b"cached_prompt_tokens", "completion_tokens", b"completion_tokens", "logprobs", b"logprobs", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cached_prompt_tokens", b"cached_prompt_tokens", "choice", b"choice", "completion_tokens", b"completion_tokens", "logprobs", b"logprobs", "prompt_logprobs", b"prompt_logprobs", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
