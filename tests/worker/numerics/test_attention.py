@@ -1,6 +1,7 @@
 import random
 import sys
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -47,11 +48,15 @@ def _batch(slices: list[tuple[int, int]], block_size: int, blocks: int) -> Forwa
 
 
 def _attend(
-    backend: AttentionBackend, batch: ForwardBatch, cache: PagedKvCache, q: torch.Tensor
+    backend: AttentionBackend,
+    batch: ForwardBatch,
+    cache: PagedKvCache,
+    q: torch.Tensor,
+    window: int | None = None,
 ) -> torch.Tensor:
     """The attention of the batch's rows, in the batch's order."""
     plan = backend.plan(batch, cache)
-    computed = plan.attend(plan.rows.arrange(q), cache.keys[0], cache.values[0])
+    computed = plan.attend(plan.rows.arrange(q), cache.keys[0], cache.values[0], window)
     return computed[plan.rows.locate(torch.arange(len(q)))].clone()
 
 
@@ -68,29 +73,47 @@ _SLICES = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 150)), min_size
     slices=_SLICES,
     block_size=st.sampled_from([1, 16, 24, 64, 128]),
     heads=st.sampled_from([(1, 1), (4, 2), (9, 3), (8, 1), (5, 5)]),
+    window=st.none() | st.integers(1, 300),
 )
 def test_tiled_agrees_with_plain_attention(
-    slices: list[tuple[int, int]], block_size: int, heads: tuple[int, int]
+    slices: list[tuple[int, int]], block_size: int, heads: tuple[int, int], window: int | None
 ) -> None:
     blocks = sum(-(-(start + length) // block_size) for start, length in slices)
     cache, batch = _cache(blocks, block_size, heads[1]), _batch(slices, block_size, blocks)
     q = _q(batch, heads[0])
-    expected = _attend(GatherAttention(), batch, cache, q)
-    tiled = TiledAttention(heads[0], heads[1], _DIM)
-    assert torch.allclose(_attend(tiled, batch, cache, q), expected, atol=1e-5, rtol=1e-5)
+    expected = _attend(GatherAttention(), batch, cache, q, window)
+    tiled = _attend(TiledAttention(heads[0], heads[1], _DIM), batch, cache, q, window)
+    assert torch.allclose(tiled, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("window", [1, 7, 64, 100])
+@pytest.mark.parametrize("name", ["tiled", "gather_sdpa"])
+def test_a_window_hides_what_lies_before_it(name: Any, window: int) -> None:
+    cache, batch = _cache(20, 16, 2), _batch([(150, 1), (0, 130)], 16, 20)
+    backend = make_attention(name, torch.device("cpu"), num_heads=4, num_kv_heads=2, head_dim=_DIM)
+    q, decoding = _q(batch, 4), batch.slices[0]
+    before = _attend(backend, batch, cache, q, window)[0]
+    for position, changes in ((150 - window, False), (151 - window, True)):
+        cache.values[0][decoding.block_table[position // 16], position % 16] += 100
+        after = _attend(backend, batch, cache, q, window)[0]
+        assert torch.equal(after, before) != changes
+
+
+@pytest.mark.parametrize("window", [None, 50, 100])
 @pytest.mark.parametrize("heads", [(4, 2), (9, 3), (8, 1)])
-def test_a_row_is_bitwise_the_same_alone_and_in_any_company(heads: tuple[int, int]) -> None:
+def test_a_row_is_bitwise_the_same_alone_and_in_any_company(
+    heads: tuple[int, int], window: int | None
+) -> None:
     slices = [(0, 130), (127, 1), (128, 1), (190, 1), (60, 8), (63, 2), (3, 1), (70, 1)]
     cache, batch = _cache(200, 16, heads[1]), _batch(slices, 16, 200)
     q, backend, first = _q(batch, heads[0]), TiledAttention(heads[0], heads[1], _DIM), 0
-    together = _attend(backend, batch, cache, q)
+    together = _attend(backend, batch, cache, q, window)
     for piece in batch.slices:
         for row in range(piece.length):
             alone = SequenceSlice(piece.start + row, 1, piece.block_table)
             index = first + row
-            single = _attend(backend, ForwardBatch([0], [alone], []), cache, q[index : index + 1])
+            own = ForwardBatch([0], [alone], [])
+            single = _attend(backend, own, cache, q[index : index + 1], window)
             assert torch.equal(single[0], together[index]), (piece.start, row)
         first += piece.length
 
@@ -118,7 +141,7 @@ def test_many_long_sequences_are_gathered_in_bounded_parts(
     whole = _attend(backend, batch, cache, q)
     monkeypatch.setattr("weir_worker.attention.tiled._MOST_GATHERED", 2 * 192 * 2 * _DIM * 4)
     assert (
-        len(backend.plan(batch, cache).groups) == 5 + 1
+        len(backend.plan(batch, cache).tiles(None)) == 5 + 1
     )  # ten that see 192 keys, two at a time, and one that sees 256
     assert torch.equal(_attend(backend, batch, cache, q), whole)
 
@@ -146,9 +169,11 @@ def _varlen_stand_in(
     max_seqlen_k: int,
     *,
     causal: bool,
+    window_size: tuple[int, int],
     block_table: torch.Tensor,
 ) -> torch.Tensor:
-    """What flash_attn documents: paged keys, causal mask aligned to the bottom right."""
+    """What flash_attn documents: paged keys, causal mask aligned to the bottom right, and a
+    window of (keys to the left, keys to the right) of each query, -1 for all."""
     assert causal
     assert {t.dtype for t in (cu_seqlens_q, cu_seqlens_k, block_table)} == {torch.int32}
     outputs = []
@@ -161,7 +186,10 @@ def _varlen_stand_in(
         group = q.shape[1] // k.shape[2]
         keys, values = (t.repeat_interleave(group, 1) for t in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", rows, keys) / q.shape[2] ** 0.5
-        hidden = torch.ones(len(rows), length).tril(length - len(rows)) == 0
+        own = torch.arange(length - len(rows), length)[:, None]
+        hidden = torch.arange(length) > own
+        if window_size[0] >= 0:
+            hidden |= torch.arange(length) < own - window_size[0]
         weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
         outputs.append(torch.einsum("hqk,khd->qhd", weights, values))
     return torch.cat(outputs).to(q.dtype)
@@ -175,12 +203,13 @@ def flash(monkeypatch: pytest.MonkeyPatch) -> FlashAttention:
     return FlashAttention()
 
 
-def test_flash_hands_its_kernel_the_right_tables(flash: FlashAttention) -> None:
+@pytest.mark.parametrize("window", [None, 1, 100])
+def test_flash_hands_its_kernel_the_right_tables(flash: FlashAttention, window: int | None) -> None:
     cache = _cache(8, 256, 2, torch.bfloat16)
     batch = _batch([(0, 300), (255, 1), (256, 1), (10, 5)], 256, 8)
     q = _q(batch, 4, torch.bfloat16)
-    expected = _attend(GatherAttention(), batch, cache, q)
-    assert torch.allclose(_attend(flash, batch, cache, q), expected, atol=2e-2)
+    expected = _attend(GatherAttention(), batch, cache, q, window)
+    assert torch.allclose(_attend(flash, batch, cache, q, window), expected, atol=2e-2)
 
 
 def test_flash_refuses_blocks_and_dtypes_that_are_not_its_own(flash: FlashAttention) -> None:

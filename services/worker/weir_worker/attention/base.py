@@ -22,7 +22,13 @@ class AttentionPlan(Protocol):
 
     rows: StepRows
 
-    def attend(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def attend(
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        window: int | None = None,
+    ) -> torch.Tensor:
         """Causal attention of every row over its own sequence, itself included.
 
         The keys and values of the step's rows are in the cache already.
@@ -31,6 +37,7 @@ class AttentionPlan(Protocol):
             q: [rows, num_heads, head_dim] in the plan's order.
             keys: [num_blocks, block_size, num_kv_heads, head_dim] of the layer.
             values: the same shape.
+            window: last tokens that a row sees, itself included; None: all.
 
         Returns:
             [rows, num_heads * head_dim]; valid until the next call of this plan.

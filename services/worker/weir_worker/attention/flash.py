@@ -87,7 +87,13 @@ class FlashPlan:
     max_seqlen_k: int
     block_table: torch.Tensor
 
-    def attend(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def attend(
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        window: int | None = None,
+    ) -> torch.Tensor:
         """See `AttentionPlan.attend`; causal masks are aligned to the last key."""
         output = self.kernel(
             q,
@@ -98,6 +104,7 @@ class FlashPlan:
             self.max_seqlen_q,
             self.max_seqlen_k,
             causal=True,
+            window_size=(-1, -1) if window is None else (window - 1, 0),
             block_table=self.block_table,
         )
         return output.flatten(1)

@@ -30,25 +30,38 @@ class GatherPlan:
     rows: StepRows
     slices: Sequence[SequenceSlice]
 
-    def attend(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def attend(
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        window: int | None = None,
+    ) -> torch.Tensor:
         """See `AttentionPlan.attend`."""
         pieces = torch.split(q, [piece.length for piece in self.slices])
         outputs = [
-            _attend(rows, keys, values, piece)
+            _attend(rows, keys, values, piece, window)
             for rows, piece in zip(pieces, self.slices, strict=True)
         ]
         return torch.cat(outputs)
 
 
 def _attend(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, piece: SequenceSlice
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    piece: SequenceSlice,
+    window: int | None,
 ) -> torch.Tensor:
     block_size, length = keys.shape[1], piece.start + piece.length
     table = torch.as_tensor(piece.block_table[: -(-length // block_size)], device=q.device)
     k = keys[table].flatten(0, 1)[:length].transpose(0, 1)
     v = values[table].flatten(0, 1)[:length].transpose(0, 1)
     positions = torch.arange(length, device=q.device)
-    seen = positions <= positions[piece.start :, None]
+    own = positions[piece.start :, None]
+    seen = positions <= own
+    if window is not None:
+        seen &= positions > own - window
     output = functional.scaled_dot_product_attention(
         q.transpose(0, 1)[None], k[None], v[None], attn_mask=seen, enable_gqa=True
     )

@@ -3,7 +3,8 @@
 SDPA's sums depend on the shape of the call. Here the shape that decides over a row's sums
 depends on its absolute position alone: queries are cut at absolute multiples of 64, keys
 reach to the end of the queries' tile (those beyond a row are masked), and the rows, with the
-query heads of a KV head folded in, are padded to a multiple of 4. Chunks and batch-mates then
+query heads of a KV head folded in, are padded to a multiple of 4. A sliding window begins at
+the tile that holds the first key in sight of the queries' tile. Chunks and batch-mates then
 change nothing; only pieces with the same extent share a call.
 """
 
@@ -30,14 +31,14 @@ class Tile:
     Attributes:
         first: their first row in computed order.
         queries: rows of each.
-        extent: keys that they see, a multiple of 64.
-        mask: fp32, 0 or -inf, broadcastable to [pieces, 1, folded rows, extent].
+        keys: those that their tile sees, in the gathered keys; as many as a multiple of 64.
+        mask: fp32, 0 or -inf, broadcastable to [pieces, 1, folded rows, keys].
         folded: [pieces, num_kv_heads, folded rows, head_dim], zero where padded.
     """
 
     first: int
     queries: int
-    extent: int
+    keys: slice
     mask: torch.Tensor
     folded: torch.Tensor
 
@@ -49,7 +50,7 @@ class TileGroup:
     Attributes:
         blocks: int64 [pieces * blocks of a piece], padded with a block of the piece's own.
         pieces: sequences in it; more than one only if each has a single tile.
-        tiles: its tiles, in ascending order of extent.
+        tiles: its tiles, in ascending order of position.
     """
 
     blocks: torch.Tensor
@@ -66,7 +67,7 @@ class TiledAttention:
         self._kv_heads = num_kv_heads
         self._head_dim = head_dim
         self._group = num_heads // num_kv_heads
-        self._stairs = _stairs(self._group, TILE)
+        self._stairs: dict[int | None, torch.Tensor] = {}
         self._scratch = torch.empty(2, 0)
 
     def plan(self, batch: ForwardBatch, cache: PagedKvCache) -> "TiledPlan":
@@ -75,16 +76,31 @@ class TiledAttention:
         for piece in batch.slices:
             firsts.append(row)
             row += piece.length
-        groups: list[TileGroup] = []
+        groups: list[list[SequenceSlice]] = []
         order: list[int] = []
         for members in self._grouped(batch.slices, cache.block_size):
-            pieces = [batch.slices[member] for member in members]
-            groups.append(self._tile_group(pieces, len(order), cache.block_size))
-            for member, piece in zip(members, pieces, strict=True):
+            groups.append([batch.slices[member] for member in members])
+            for member, piece in zip(members, groups[-1], strict=True):
                 order.extend(range(firsts[member], firsts[member] + piece.length))
         rows = StepRows.of(batch.slices, cache.block_size, order)
-        self._grow_scratch(max(group.blocks.numel() for group in groups) * cache.block_size)
-        return TiledPlan(rows, groups, self._scratch)
+        return TiledPlan(rows, self, groups, cache.block_size)
+
+    def tile_groups(
+        self, groups: Sequence[Sequence[SequenceSlice]], block_size: int, window: int | None
+    ) -> list[TileGroup]:
+        """The tiles of a plan's groups under a sliding window, or under none."""
+        made, first = [], 0
+        for pieces in groups:
+            made.append(self._tile_group(pieces, first, block_size, window))
+            first += sum(piece.length for piece in pieces)
+        return made
+
+    def scratch(self, tokens: int) -> torch.Tensor:
+        """Room for keys and values of so many tokens, [2, at least their elements]."""
+        needed = tokens * self._kv_heads * self._head_dim
+        if needed > self._scratch.shape[1]:
+            self._scratch = torch.empty(2, needed)
+        return self._scratch
 
     def _grouped(self, slices: Sequence[SequenceSlice], block_size: int) -> Iterator[list[int]]:
         """Indices of the slices that may share a call, at most a bounded number each."""
@@ -100,63 +116,98 @@ class TiledAttention:
                 yield members[begin : begin + most]
 
     def _tile_group(
-        self, pieces: Sequence[SequenceSlice], first: int, block_size: int
+        self, pieces: Sequence[SequenceSlice], first: int, block_size: int, window: int | None
     ) -> TileGroup:
+        skipped = _first_key(pieces[0].start, window) // block_size
         count = -(-_extent(pieces[0]) // block_size)
-        blocks = [block for piece in pieces for block in _padded(piece.block_table, count)]
+        blocks = [b for piece in pieces for b in _padded(piece.block_table, skipped, count)]
+        before = skipped * block_size
         if len(pieces) > 1:
-            tiles = [self._tile(first, [piece.start for piece in pieces], pieces[0].length)]
+            starts = [piece.start for piece in pieces]
+            tiles = [self._tile(first, starts, pieces[0].length, before, window)]
         else:
-            tiles = list(self._tiles_of(pieces[0], first))
+            tiles = list(self._tiles_of(pieces[0], first, before, window))
         return TileGroup(torch.tensor(blocks), len(pieces), tiles)
 
-    def _tiles_of(self, piece: SequenceSlice, first: int) -> Iterator[Tile]:
+    def _tiles_of(
+        self, piece: SequenceSlice, first: int, before: int, window: int | None
+    ) -> Iterator[Tile]:
         position, end = piece.start, piece.start + piece.length
         while position < end:
             stop = min(end, (position // TILE + 1) * TILE)
-            yield self._tile(first + position - piece.start, [position], stop - position)
+            row = first + position - piece.start
+            yield self._tile(row, [position], stop - position, before, window)
             position = stop
 
-    def _tile(self, first: int, positions: Sequence[int], queries: int) -> Tile:
-        extent = (positions[0] // TILE + 1) * TILE
+    def _tile(
+        self, first: int, positions: Sequence[int], queries: int, before: int, window: int | None
+    ) -> Tile:
+        begin, extent = _first_key(positions[0], window), (positions[0] // TILE + 1) * TILE
         folded = -(-queries * self._group // _ROW_MULTIPLE) * _ROW_MULTIPLE
         shape = (len(positions), self._kv_heads, folded, self._head_dim)
-        mask = self._mask([position % TILE for position in positions], queries, folded, extent)
-        return Tile(first, queries, extent, mask, torch.zeros(shape))
+        stairs = self._stairs_of(extent - begin, window)
+        mask = self._mask(stairs, [position % TILE for position in positions], queries, folded)
+        keys = slice(begin - before, extent - before)
+        return Tile(first, queries, keys, mask, torch.zeros(shape))
 
-    def _mask(self, offsets: list[int], queries: int, folded: int, extent: int) -> torch.Tensor:
-        if extent > self._stairs.shape[1]:
-            self._stairs = _stairs(self._group, 2 * extent)
-        stairs = self._stairs[:, self._stairs.shape[1] - extent :]
-        if queries == 1:
-            steps = torch.tensor([offset * self._group for offset in offsets])
-            return stairs[steps][:, None, None]
+    def _mask(
+        self, stairs: torch.Tensor, offsets: list[int], queries: int, folded: int
+    ) -> torch.Tensor:
         begins = [offset * self._group for offset in offsets]
+        if queries == 1:
+            return stairs[torch.tensor(begins)][:, None, None]
         return torch.stack([stairs[begin : begin + folded] for begin in begins])[:, None]
 
-    def _grow_scratch(self, tokens: int) -> None:
-        needed = tokens * self._kv_heads * self._head_dim
-        if needed > self._scratch.shape[1]:
-            self._scratch = torch.empty(2, needed)
+    def _stairs_of(self, width: int, window: int | None) -> torch.Tensor:
+        stairs = self._stairs.get(window)
+        if stairs is None or width > stairs.shape[1]:
+            stairs = self._stairs[window] = _stairs(self._group, 2 * width, window)
+        return stairs[:, stairs.shape[1] - width :]
 
 
-@dataclass(slots=True)
 class TiledPlan:
-    """See `AttentionPlan`."""
+    """See `AttentionPlan`. Tiles are cut when a layer first asks for its window."""
 
-    rows: StepRows
-    groups: list[TileGroup]
-    scratch: torch.Tensor
+    def __init__(
+        self,
+        rows: StepRows,
+        backend: TiledAttention,
+        groups: Sequence[Sequence[SequenceSlice]],
+        block_size: int,
+    ) -> None:
+        self.rows = rows
+        self._backend = backend
+        self._groups = groups
+        self._block_size = block_size
+        self._tiles: dict[int | None, list[TileGroup]] = {}
 
-    def attend(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def attend(
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        window: int | None = None,
+    ) -> torch.Tensor:
         """See `AttentionPlan.attend`."""
         output = torch.empty(q.shape)
-        for group in self.groups:
-            k = self._gather(group, keys, self.scratch[0])
-            v = self._gather(group, values, self.scratch[1])
+        groups = self.tiles(window)
+        scratch = self._backend.scratch(
+            max(group.blocks.numel() for group in groups) * self._block_size
+        )
+        for group in groups:
+            k = self._gather(group, keys, scratch[0])
+            v = self._gather(group, values, scratch[1])
             for tile in group.tiles:
                 _attend(tile, q, k, v, output)
         return output.flatten(1)
+
+    def tiles(self, window: int | None) -> list[TileGroup]:
+        """What is computed for a layer of that window."""
+        found = self._tiles.get(window)
+        if found is None:
+            found = self._backend.tile_groups(self._groups, self._block_size, window)
+            self._tiles[window] = found
+        return found
 
     def _gather(
         self, group: TileGroup, source: torch.Tensor, scratch: torch.Tensor
@@ -180,26 +231,36 @@ def _attend(
     folded = (pieces, kv_heads, tile.queries, group, head_dim)
     tile.folded[:, :, :used].view(folded).copy_(q[rows].view(unfolded).transpose(1, 2))
     attended = functional.scaled_dot_product_attention(
-        tile.folded, k[:, :, : tile.extent], v[:, :, : tile.extent], attn_mask=tile.mask
+        tile.folded, k[:, :, tile.keys], v[:, :, tile.keys], attn_mask=tile.mask
     )
     output[rows].view(unfolded).copy_(attended[:, :, :used].view(folded).transpose(1, 2))
 
 
-def _stairs(group: int, width: int) -> torch.Tensor:
+def _stairs(group: int, width: int, window: int | None) -> torch.Tensor:
     """The mask of a whole tile of folded rows whose last key is the last column.
 
-    Every mask of a tile or of a part of one is a window of it. A few rows are added so that
-    the window of a padded part stays inside.
+    Every mask of a tile or of a part of one is a part of it. A few rows are added so that
+    that of a padded part stays inside.
     """
-    rows = torch.arange(TILE * group + _ROW_MULTIPLE - 1) // group
-    seen = torch.arange(width) - (width - TILE) <= rows[:, None]
+    rows = torch.arange(TILE * group + _ROW_MULTIPLE - 1)[:, None] // group
+    keys = torch.arange(width) - (width - TILE)
+    seen = keys <= rows
+    if window is not None:
+        # A padded row may see none, which would make it NaN; nobody reads it.
+        seen &= keys > rows - window
     return torch.zeros(seen.shape).masked_fill_(~seen, float("-inf"))
+
+
+def _first_key(position: int, window: int | None) -> int:
+    """The first key that the queries' tile at `position` is computed over, a multiple of 64."""
+    first = position // TILE * TILE
+    return 0 if window is None else max(0, first - window + 1) // TILE * TILE
 
 
 def _extent(piece: SequenceSlice) -> int:
     return -(-(piece.start + piece.length) // TILE) * TILE
 
 
-def _padded(table: Sequence[int], count: int) -> list[int]:
-    blocks = list(table[:count])
-    return blocks + blocks[:1] * (count - len(blocks))
+def _padded(table: Sequence[int], first: int, count: int) -> list[int]:
+    blocks = list(table[first:count])
+    return blocks + blocks[:1] * (count - first - len(blocks))
