@@ -4,9 +4,10 @@ import re
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints
+from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, field_validator
 
 from weir_gateway.directory.entries import (
+    Amount,
     Entry,
     Identifier,
     LimitEntry,
@@ -35,6 +36,33 @@ KeyHash = Annotated[bytes, BeforeValidator(_parse_hash)]
 PublicKeyId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$", strict=True)]
 
 
+_SHORTEST_TTL_S, _LONGEST_TTL_S = 600, 1_800
+
+
+class KvEntry(Entry):
+    """A tenant's part of each worker's KV cache; see `weir.worker.v1.KvPolicy`.
+
+    Attributes:
+        max_tokens: held at once on one worker; 0: no bound, also where the plan has one.
+        session_ttl_s: how long an idle session keeps its KV; 0: not at all.
+    """
+
+    max_tokens: Amount | None = None
+    weight: Annotated[int, Field(ge=1, le=1000)] | None = None
+    share_private: bool | None = None
+    session_ttl_s: int | None = None
+
+    @field_validator("session_ttl_s")
+    @classmethod
+    def _bounded(cls, value: int | None) -> int | None:
+        if value and not _SHORTEST_TTL_S <= value <= _LONGEST_TTL_S:
+            raise ValueError(
+                f"{value} is out of bounds; it must be 0 (sessions keep nothing), or from "
+                f"{_SHORTEST_TTL_S} to {_LONGEST_TTL_S} seconds"
+            )
+        return value
+
+
 class PolicyEntry(Entry):
     """What a tenant may ask for beyond limits; see `weir.directory.v1.Policy`."""
 
@@ -46,7 +74,7 @@ class PolicyEntry(Entry):
     require_max_new_tokens: bool | None = None
     reserve_policy: Literal["full", "estimate"] | None = None
     extend_policy: Literal["stop", "debt"] | None = None
-    max_kv_blocks: PositiveAmount | None = None
+    kv: KvEntry = KvEntry()
     degradations: tuple[
         Literal["smaller_model", "lower_max_new_tokens", "cheaper_sampling"], ...
     ] = ()

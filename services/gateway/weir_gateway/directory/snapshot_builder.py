@@ -5,6 +5,7 @@ from weir.directory.v1.directory_pb2 import (
     ApiKey,
     ExtendPolicy,
     Isolation,
+    KvPolicy,
     Model,
     ModelParameters,
     ModelVersion,
@@ -22,6 +23,7 @@ from weir_gateway.directory.checks import EVERY_MODEL
 from weir_gateway.directory.document import (
     Document,
     KeyEntry,
+    KvEntry,
     ModelEntry,
     PlanEntry,
     PolicyEntry,
@@ -111,8 +113,8 @@ def _policy(entry: PolicyEntry) -> Policy:
         max_queued_requests=entry.max_queued_requests or 0,
         allowed_models=entry.allowed_models,
         require_max_new_tokens=entry.require_max_new_tokens or False,
-        max_kv_blocks=entry.max_kv_blocks or 0,
         degradations=list(entry.degradations),
+        kv=_kv(entry.kv),
     )
     if entry.reserve_policy is not None:
         policy.reserve_policy = ReservePolicy.Value(
@@ -121,6 +123,19 @@ def _policy(entry: PolicyEntry) -> Policy:
     if entry.extend_policy is not None:
         policy.extend_policy = ExtendPolicy.Value(f"EXTEND_POLICY_{entry.extend_policy.upper()}")
     return policy
+
+
+def _kv(entry: KvEntry) -> KvPolicy | None:
+    """None when nothing is set: then all of it is the plan's."""
+    if entry == KvEntry():
+        return None
+    ttl_ms = None if entry.session_ttl_s is None else 1_000 * entry.session_ttl_s
+    return KvPolicy(
+        max_tokens=entry.max_tokens,
+        weight=entry.weight,
+        share_private=entry.share_private,
+        session_ttl_ms=ttl_ms,
+    )
 
 
 def _model(entry: ModelEntry) -> Model:

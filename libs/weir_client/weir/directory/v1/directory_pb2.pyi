@@ -420,8 +420,8 @@ class Policy(_message.Message):
     REQUIRE_MAX_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     RESERVE_POLICY_FIELD_NUMBER: _builtins.int
     EXTEND_POLICY_FIELD_NUMBER: _builtins.int
-    MAX_KV_BLOCKS_FIELD_NUMBER: _builtins.int
     DEGRADATIONS_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
     weight: _builtins.int
     """Relative share in the fair queue, 1 to 1000; 0 means 1."""
     max_priority: _builtins.int
@@ -436,8 +436,6 @@ class Policy(_message.Message):
     """How output is reserved."""
     extend_policy: Global___ExtendPolicy.ValueType
     """What happens when an extension is refused while a request streams."""
-    max_kv_blocks: _builtins.int
-    """KV blocks that the tenant may hold on a worker; 0 means no cap."""
     @_builtins.property
     def allowed_models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty: every model."""
@@ -445,6 +443,10 @@ class Policy(_message.Message):
     @_builtins.property
     def degradations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Degradations allowed, in order: `smaller_model`, `lower_max_new_tokens`, `cheaper_sampling`."""
+
+    @_builtins.property
+    def kv(self) -> Global___KvPolicy:
+        """The tenant's part of the KV caches; each field falls back to the plan's."""
 
     def __init__(
         self,
@@ -457,16 +459,64 @@ class Policy(_message.Message):
         require_max_new_tokens: _builtins.bool = ...,
         reserve_policy: Global___ReservePolicy.ValueType = ...,
         extend_policy: Global___ExtendPolicy.ValueType = ...,
-        max_kv_blocks: _builtins.int = ...,
         degradations: _abc.Iterable[_builtins.str] | None = ...,
+        kv: Global___KvPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "degradations", b"degradations", "extend_policy", b"extend_policy", "max_kv_blocks", b"max_kv_blocks", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "degradations", b"degradations", "extend_policy", b"extend_policy", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Policy: _TypeAlias = Policy  # noqa: Y015
+
+@_typing.final
+class KvPolicy(_message.Message):
+    """A tenant's part of each worker's KV cache; see `weir.worker.v1.KvPolicy`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SHARE_PRIVATE_FIELD_NUMBER: _builtins.int
+    SESSION_TTL_MS_FIELD_NUMBER: _builtins.int
+    max_tokens: _builtins.int
+    """Absent or 0: no bound."""
+    weight: _builtins.int
+    """1 to 1000; absent: 1."""
+    share_private: _builtins.bool
+    session_ttl_ms: _builtins.int
+    """0, or 600000 to 1800000; absent: 900000."""
+    def __init__(
+        self,
+        *,
+        max_tokens: _builtins.int | None = ...,
+        weight: _builtins.int | None = ...,
+        share_private: _builtins.bool | None = ...,
+        session_ttl_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_session_ttl_ms", b"_session_ttl_ms", "_share_private", b"_share_private", "_weight", b"_weight", "max_tokens", b"max_tokens", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_session_ttl_ms", b"_session_ttl_ms", "_share_private", b"_share_private", "_weight", b"_weight", "max_tokens", b"max_tokens", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__session_ttl_ms: _TypeAlias = _typing.Literal["session_ttl_ms"]  # noqa: Y015
+    _WhichOneofArgType__session_ttl_ms: _TypeAlias = _typing.Literal["_session_ttl_ms", b"_session_ttl_ms"]  # noqa: Y015
+    _WhichOneofReturnType__share_private: _TypeAlias = _typing.Literal["share_private"]  # noqa: Y015
+    _WhichOneofArgType__share_private: _TypeAlias = _typing.Literal["_share_private", b"_share_private"]  # noqa: Y015
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session_ttl_ms) -> _WhichOneofReturnType__session_ttl_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__share_private) -> _WhichOneofReturnType__share_private | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
+
+Global___KvPolicy: _TypeAlias = KvPolicy  # noqa: Y015
 
 @_typing.final
 class Limit(_message.Message):

@@ -142,7 +142,11 @@ class WorkerReport(_message.Message):
         """
 
     @_builtins.property
-    def prefix_blocks_added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def prefix_blocks_added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Hashes of prefixes that are findable from now on, and no longer, 4096 each at most; more
+        comes with the next report. After a registration everything findable is told again.
+        """
+
     @_builtins.property
     def prefix_blocks_removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -185,6 +189,9 @@ class WorkerLoad(_message.Message):
     PREFIX_QUERIES_TOTAL_FIELD_NUMBER: _builtins.int
     PREFIX_HITS_TOTAL_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_TOTAL_FIELD_NUMBER: _builtins.int
+    PINNED_KV_BLOCKS_FIELD_NUMBER: _builtins.int
+    STRANDED_KV_TOKENS_FIELD_NUMBER: _builtins.int
+    TENANTS_FIELD_NUMBER: _builtins.int
     free_kv_blocks: _builtins.int
     cached_kv_blocks: _builtins.int
     """Unreferenced but findable."""
@@ -202,6 +209,10 @@ class WorkerLoad(_message.Message):
     prefix_queries_total: _builtins.int
     prefix_hits_total: _builtins.int
     preemptions_total: _builtins.int
+    pinned_kv_blocks: _builtins.int
+    """Of the held blocks, those that sessions alone keep; they yield to requests."""
+    stranded_kv_tokens: _builtins.int
+    """Places in held blocks that no token fills, within the last second."""
     @_builtins.property
     def step_age(self) -> _duration_pb2.Duration:
         """Age of the engine's last step heartbeat; large means frozen."""
@@ -212,6 +223,10 @@ class WorkerLoad(_message.Message):
 
     @_builtins.property
     def report_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def tenants(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantKv]:
+        """The tenants with most blocks, 256 at most, within the last second."""
+
     def __init__(
         self,
         *,
@@ -231,14 +246,49 @@ class WorkerLoad(_message.Message):
         prefix_queries_total: _builtins.int = ...,
         prefix_hits_total: _builtins.int = ...,
         preemptions_total: _builtins.int = ...,
+        pinned_kv_blocks: _builtins.int = ...,
+        stranded_kv_tokens: _builtins.int = ...,
+        tenants: _abc.Iterable[Global___TenantKv] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["report_time", b"report_time", "step_age", b"step_age", "step_time", b"step_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_kv_blocks", b"cached_kv_blocks", "device_memory_total_bytes", b"device_memory_total_bytes", "device_memory_used_bytes", b"device_memory_used_bytes", "device_utilisation_millis", b"device_utilisation_millis", "free_kv_blocks", b"free_kv_blocks", "held_kv_blocks", b"held_kv_blocks", "kv_bytes_used", b"kv_bytes_used", "pending_prefill_tokens", b"pending_prefill_tokens", "preemptions_total", b"preemptions_total", "prefix_hits_total", b"prefix_hits_total", "prefix_queries_total", b"prefix_queries_total", "report_time", b"report_time", "running_requests", b"running_requests", "step_age", b"step_age", "step_time", b"step_time", "waiting_requests", b"waiting_requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_kv_blocks", b"cached_kv_blocks", "device_memory_total_bytes", b"device_memory_total_bytes", "device_memory_used_bytes", b"device_memory_used_bytes", "device_utilisation_millis", b"device_utilisation_millis", "free_kv_blocks", b"free_kv_blocks", "held_kv_blocks", b"held_kv_blocks", "kv_bytes_used", b"kv_bytes_used", "pending_prefill_tokens", b"pending_prefill_tokens", "pinned_kv_blocks", b"pinned_kv_blocks", "preemptions_total", b"preemptions_total", "prefix_hits_total", b"prefix_hits_total", "prefix_queries_total", b"prefix_queries_total", "report_time", b"report_time", "running_requests", b"running_requests", "step_age", b"step_age", "step_time", b"step_time", "stranded_kv_tokens", b"stranded_kv_tokens", "tenants", b"tenants", "waiting_requests", b"waiting_requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerLoad: _TypeAlias = WorkerLoad  # noqa: Y015
+
+@_typing.final
+class TenantKv(_message.Message):
+    """KV blocks of one tenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    RUNNING_BLOCKS_FIELD_NUMBER: _builtins.int
+    PINNED_BLOCKS_FIELD_NUMBER: _builtins.int
+    CACHED_BLOCKS_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    running_blocks: _builtins.int
+    """Of running requests."""
+    pinned_blocks: _builtins.int
+    """Of sessions alone."""
+    cached_blocks: _builtins.int
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        running_blocks: _builtins.int = ...,
+        pinned_blocks: _builtins.int = ...,
+        cached_blocks: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_blocks", b"cached_blocks", "pinned_blocks", b"pinned_blocks", "running_blocks", b"running_blocks", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantKv: _TypeAlias = TenantKv  # noqa: Y015
 
 @_typing.final
 class AttemptProgress(_message.Message):

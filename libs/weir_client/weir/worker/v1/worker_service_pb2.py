@@ -29,7 +29,7 @@ from weir.common.v1 import sampling_pb2 as weir_dot_common_dot_v1_dot_sampling__
 from weir.scheduler.v1 import worker_report_pb2 as weir_dot_scheduler_dot_v1_dot_worker__report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#weir/worker/v1/worker_service.proto\x12\x0eweir.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eweir/common/v1/lifecycle.proto\x1a\x1dweir/common/v1/sampling.proto\x1a%weir/scheduler/v1/worker_report.proto\"\x80\x01\n\x0e\x45xecuteRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12,\n\x06starts\x18\x02 \x03(\x0b\x32\x1c.weir.worker.v1.StartAttempt\x12,\n\x06\x61\x62orts\x18\x03 \x03(\x0b\x32\x1c.weir.worker.v1.AbortAttempt\"h\n\x0cStartAttempt\x12*\n\x05grant\x18\x01 \x01(\x0b\x32\x1b.weir.common.v1.SignedGrant\x12,\n\x04spec\x18\x02 \x01(\x0b\x32\x1e.weir.worker.v1.GenerationSpec\"\xe1\x03\n\x0eGenerationSpec\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x1c\n\x10prompt_token_ids\x18\x03 \x03(\x05\x42\x02\x10\x01\x12\x1c\n\x14tenant_prefix_tokens\x18\x04 \x01(\x05\x12\x15\n\rprivate_scope\x18\x05 \x01(\t\x12\x30\n\x08sampling\x18\x06 \x01(\x0b\x32\x1e.weir.common.v1.SamplingParams\x12\x16\n\x0emax_new_tokens\x18\x07 \x01(\x03\x12,\n\x08\x64\x65\x61\x64line\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x05trace\x18\t \x01(\x0b\x32\x1c.weir.common.v1.TraceContext\x12\x10\n\x08priority\x18\n \x01(\x05\x12\x30\n\x0c\x61rrival_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05model\x18\x0c \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\r \x01(\x0c\x12(\n\x07grammar\x18\x0f \x01(\x0b\x32\x17.weir.common.v1.Grammar\"`\n\x0c\x41\x62ortAttempt\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12&\n\x05\x63\x61use\x18\x02 \x01(\x0e\x32\x17.weir.common.v1.Outcome\"r\n\x0f\x45xecuteResponse\x12,\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x1c.weir.worker.v1.AttemptDelta\x12\x31\n\tterminals\x18\x02 \x03(\x0b\x32\x1e.weir.common.v1.TerminalRecord\"\x8f\x02\n\x0c\x41ttemptDelta\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x15\n\ttoken_ids\x18\x02 \x03(\x05\x42\x02\x10\x01\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\x03\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x05 \x01(\x03\x12/\n\x08logprobs\x18\x06 \x03(\x0b\x32\x1d.weir.common.v1.TokenLogprobs\x12\x0e\n\x06\x63hoice\x18\x07 \x01(\x05\x12\x36\n\x0fprompt_logprobs\x18\x08 \x03(\x0b\x32\x1d.weir.common.v1.TokenLogprobs\"k\n\x0fGenerateRequest\x12,\n\x04spec\x18\x01 \x01(\x0b\x32\x1e.weir.worker.v1.GenerationSpec\x12*\n\x05grant\x18\x02 \x01(\x0b\x32\x1b.weir.common.v1.SignedGrant\"~\n\x10GenerateResponse\x12-\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1c.weir.worker.v1.AttemptDeltaH\x00\x12\x32\n\x08terminal\x18\x02 \x01(\x0b\x32\x1e.weir.common.v1.TerminalRecordH\x00\x42\x07\n\x05\x65vent\"`\n\x0c\x41\x62ortRequest\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12&\n\x05\x63\x61use\x18\x02 \x01(\x0e\x32\x17.weir.common.v1.Outcome\"A\n\rAbortResponse\x12\x30\n\x08terminal\x18\x01 \x01(\x0b\x32\x1e.weir.common.v1.TerminalRecord\"D\n\x18GetTerminalRecordRequest\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\"M\n\x19GetTerminalRecordResponse\x12\x30\n\x08terminal\x18\x01 \x01(\x0b\x32\x1e.weir.common.v1.TerminalRecord\"\x10\n\x0eGetLoadRequest\">\n\x0fGetLoadResponse\x12+\n\x04load\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerLoad\"\x15\n\x13GetModelInfoRequest\"\xbd\x01\n\x14GetModelInfoResponse\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.weir.scheduler.v1.WorkerRegistration\x12\x12\n\nvocab_size\x18\x02 \x01(\x03\x12\x1a\n\x12kv_bytes_per_token\x18\x03 \x01(\x03\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x19\n\x11\x61ttention_backend\x18\x05 \x01(\t\x12\r\n\x05\x64type\x18\x06 \x01(\t\"\x1e\n\x0c\x44rainRequest\x12\x0e\n\x06\x63\x61ncel\x18\x01 \x01(\x08\"K\n\rDrainResponse\x12\x0f\n\x07running\x18\x01 \x01(\x05\x12)\n\x06waited\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration2\xcd\x04\n\rWorkerService\x12N\n\x07\x45xecute\x12\x1e.weir.worker.v1.ExecuteRequest\x1a\x1f.weir.worker.v1.ExecuteResponse(\x01\x30\x01\x12O\n\x08Generate\x12\x1f.weir.worker.v1.GenerateRequest\x1a .weir.worker.v1.GenerateResponse0\x01\x12\x44\n\x05\x41\x62ort\x12\x1c.weir.worker.v1.AbortRequest\x1a\x1d.weir.worker.v1.AbortResponse\x12h\n\x11GetTerminalRecord\x12(.weir.worker.v1.GetTerminalRecordRequest\x1a).weir.worker.v1.GetTerminalRecordResponse\x12J\n\x07GetLoad\x12\x1e.weir.worker.v1.GetLoadRequest\x1a\x1f.weir.worker.v1.GetLoadResponse\x12Y\n\x0cGetModelInfo\x12#.weir.worker.v1.GetModelInfoRequest\x1a$.weir.worker.v1.GetModelInfoResponse\x12\x44\n\x05\x44rain\x12\x1c.weir.worker.v1.DrainRequest\x1a\x1d.weir.worker.v1.DrainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#weir/worker/v1/worker_service.proto\x12\x0eweir.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eweir/common/v1/lifecycle.proto\x1a\x1dweir/common/v1/sampling.proto\x1a%weir/scheduler/v1/worker_report.proto\"\x80\x01\n\x0e\x45xecuteRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12,\n\x06starts\x18\x02 \x03(\x0b\x32\x1c.weir.worker.v1.StartAttempt\x12,\n\x06\x61\x62orts\x18\x03 \x03(\x0b\x32\x1c.weir.worker.v1.AbortAttempt\"h\n\x0cStartAttempt\x12*\n\x05grant\x18\x01 \x01(\x0b\x32\x1b.weir.common.v1.SignedGrant\x12,\n\x04spec\x18\x02 \x01(\x0b\x32\x1e.weir.worker.v1.GenerationSpec\"\x87\x04\n\x0eGenerationSpec\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x1c\n\x10prompt_token_ids\x18\x03 \x03(\x05\x42\x02\x10\x01\x12\x1c\n\x14tenant_prefix_tokens\x18\x04 \x01(\x05\x12\x15\n\rprivate_scope\x18\x05 \x01(\t\x12\x30\n\x08sampling\x18\x06 \x01(\x0b\x32\x1e.weir.common.v1.SamplingParams\x12\x16\n\x0emax_new_tokens\x18\x07 \x01(\x03\x12,\n\x08\x64\x65\x61\x64line\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x05trace\x18\t \x01(\x0b\x32\x1c.weir.common.v1.TraceContext\x12\x10\n\x08priority\x18\n \x01(\x05\x12\x30\n\x0c\x61rrival_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05model\x18\x0c \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\r \x01(\x0c\x12$\n\x02kv\x18\x0e \x01(\x0b\x32\x18.weir.worker.v1.KvPolicy\x12(\n\x07grammar\x18\x0f \x01(\x0b\x32\x17.weir.common.v1.Grammar\"]\n\x08KvPolicy\x12\x12\n\nmax_tokens\x18\x01 \x01(\x03\x12\x0e\n\x06weight\x18\x02 \x01(\x05\x12\x15\n\rshare_private\x18\x03 \x01(\x08\x12\x16\n\x0esession_ttl_ms\x18\x04 \x01(\x03\"`\n\x0c\x41\x62ortAttempt\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12&\n\x05\x63\x61use\x18\x02 \x01(\x0e\x32\x17.weir.common.v1.Outcome\"r\n\x0f\x45xecuteResponse\x12,\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x1c.weir.worker.v1.AttemptDelta\x12\x31\n\tterminals\x18\x02 \x03(\x0b\x32\x1e.weir.common.v1.TerminalRecord\"\x8f\x02\n\x0c\x41ttemptDelta\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x15\n\ttoken_ids\x18\x02 \x03(\x05\x42\x02\x10\x01\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\x03\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x05 \x01(\x03\x12/\n\x08logprobs\x18\x06 \x03(\x0b\x32\x1d.weir.common.v1.TokenLogprobs\x12\x0e\n\x06\x63hoice\x18\x07 \x01(\x05\x12\x36\n\x0fprompt_logprobs\x18\x08 \x03(\x0b\x32\x1d.weir.common.v1.TokenLogprobs\"k\n\x0fGenerateRequest\x12,\n\x04spec\x18\x01 \x01(\x0b\x32\x1e.weir.worker.v1.GenerationSpec\x12*\n\x05grant\x18\x02 \x01(\x0b\x32\x1b.weir.common.v1.SignedGrant\"~\n\x10GenerateResponse\x12-\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1c.weir.worker.v1.AttemptDeltaH\x00\x12\x32\n\x08terminal\x18\x02 \x01(\x0b\x32\x1e.weir.common.v1.TerminalRecordH\x00\x42\x07\n\x05\x65vent\"`\n\x0c\x41\x62ortRequest\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12&\n\x05\x63\x61use\x18\x02 \x01(\x0e\x32\x17.weir.common.v1.Outcome\"A\n\rAbortResponse\x12\x30\n\x08terminal\x18\x01 \x01(\x0b\x32\x1e.weir.common.v1.TerminalRecord\">\n\x15ReleaseSessionRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"\x18\n\x16ReleaseSessionResponse\"D\n\x18GetTerminalRecordRequest\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\"M\n\x19GetTerminalRecordResponse\x12\x30\n\x08terminal\x18\x01 \x01(\x0b\x32\x1e.weir.common.v1.TerminalRecord\"\x10\n\x0eGetLoadRequest\">\n\x0fGetLoadResponse\x12+\n\x04load\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerLoad\"\x15\n\x13GetModelInfoRequest\"\xbd\x01\n\x14GetModelInfoResponse\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.weir.scheduler.v1.WorkerRegistration\x12\x12\n\nvocab_size\x18\x02 \x01(\x03\x12\x1a\n\x12kv_bytes_per_token\x18\x03 \x01(\x03\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x19\n\x11\x61ttention_backend\x18\x05 \x01(\t\x12\r\n\x05\x64type\x18\x06 \x01(\t\"\x1e\n\x0c\x44rainRequest\x12\x0e\n\x06\x63\x61ncel\x18\x01 \x01(\x08\"K\n\rDrainResponse\x12\x0f\n\x07running\x18\x01 \x01(\x05\x12)\n\x06waited\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration2\xae\x05\n\rWorkerService\x12N\n\x07\x45xecute\x12\x1e.weir.worker.v1.ExecuteRequest\x1a\x1f.weir.worker.v1.ExecuteResponse(\x01\x30\x01\x12O\n\x08Generate\x12\x1f.weir.worker.v1.GenerateRequest\x1a .weir.worker.v1.GenerateResponse0\x01\x12\x44\n\x05\x41\x62ort\x12\x1c.weir.worker.v1.AbortRequest\x1a\x1d.weir.worker.v1.AbortResponse\x12_\n\x0eReleaseSession\x12%.weir.worker.v1.ReleaseSessionRequest\x1a&.weir.worker.v1.ReleaseSessionResponse\x12h\n\x11GetTerminalRecord\x12(.weir.worker.v1.GetTerminalRecordRequest\x1a).weir.worker.v1.GetTerminalRecordResponse\x12J\n\x07GetLoad\x12\x1e.weir.worker.v1.GetLoadRequest\x1a\x1f.weir.worker.v1.GetLoadResponse\x12Y\n\x0cGetModelInfo\x12#.weir.worker.v1.GetModelInfoRequest\x1a$.weir.worker.v1.GetModelInfoResponse\x12\x44\n\x05\x44rain\x12\x1c.weir.worker.v1.DrainRequest\x1a\x1d.weir.worker.v1.DrainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,37 +45,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STARTATTEMPT']._serialized_start=353
   _globals['_STARTATTEMPT']._serialized_end=457
   _globals['_GENERATIONSPEC']._serialized_start=460
-  _globals['_GENERATIONSPEC']._serialized_end=941
-  _globals['_ABORTATTEMPT']._serialized_start=943
-  _globals['_ABORTATTEMPT']._serialized_end=1039
-  _globals['_EXECUTERESPONSE']._serialized_start=1041
-  _globals['_EXECUTERESPONSE']._serialized_end=1155
-  _globals['_ATTEMPTDELTA']._serialized_start=1158
-  _globals['_ATTEMPTDELTA']._serialized_end=1429
-  _globals['_GENERATEREQUEST']._serialized_start=1431
-  _globals['_GENERATEREQUEST']._serialized_end=1538
-  _globals['_GENERATERESPONSE']._serialized_start=1540
-  _globals['_GENERATERESPONSE']._serialized_end=1666
-  _globals['_ABORTREQUEST']._serialized_start=1668
-  _globals['_ABORTREQUEST']._serialized_end=1764
-  _globals['_ABORTRESPONSE']._serialized_start=1766
-  _globals['_ABORTRESPONSE']._serialized_end=1831
-  _globals['_GETTERMINALRECORDREQUEST']._serialized_start=1833
-  _globals['_GETTERMINALRECORDREQUEST']._serialized_end=1901
-  _globals['_GETTERMINALRECORDRESPONSE']._serialized_start=1903
-  _globals['_GETTERMINALRECORDRESPONSE']._serialized_end=1980
-  _globals['_GETLOADREQUEST']._serialized_start=1982
-  _globals['_GETLOADREQUEST']._serialized_end=1998
-  _globals['_GETLOADRESPONSE']._serialized_start=2000
-  _globals['_GETLOADRESPONSE']._serialized_end=2062
-  _globals['_GETMODELINFOREQUEST']._serialized_start=2064
-  _globals['_GETMODELINFOREQUEST']._serialized_end=2085
-  _globals['_GETMODELINFORESPONSE']._serialized_start=2088
-  _globals['_GETMODELINFORESPONSE']._serialized_end=2277
-  _globals['_DRAINREQUEST']._serialized_start=2279
-  _globals['_DRAINREQUEST']._serialized_end=2309
-  _globals['_DRAINRESPONSE']._serialized_start=2311
-  _globals['_DRAINRESPONSE']._serialized_end=2386
-  _globals['_WORKERSERVICE']._serialized_start=2389
-  _globals['_WORKERSERVICE']._serialized_end=2978
+  _globals['_GENERATIONSPEC']._serialized_end=979
+  _globals['_KVPOLICY']._serialized_start=981
+  _globals['_KVPOLICY']._serialized_end=1074
+  _globals['_ABORTATTEMPT']._serialized_start=1076
+  _globals['_ABORTATTEMPT']._serialized_end=1172
+  _globals['_EXECUTERESPONSE']._serialized_start=1174
+  _globals['_EXECUTERESPONSE']._serialized_end=1288
+  _globals['_ATTEMPTDELTA']._serialized_start=1291
+  _globals['_ATTEMPTDELTA']._serialized_end=1562
+  _globals['_GENERATEREQUEST']._serialized_start=1564
+  _globals['_GENERATEREQUEST']._serialized_end=1671
+  _globals['_GENERATERESPONSE']._serialized_start=1673
+  _globals['_GENERATERESPONSE']._serialized_end=1799
+  _globals['_ABORTREQUEST']._serialized_start=1801
+  _globals['_ABORTREQUEST']._serialized_end=1897
+  _globals['_ABORTRESPONSE']._serialized_start=1899
+  _globals['_ABORTRESPONSE']._serialized_end=1964
+  _globals['_RELEASESESSIONREQUEST']._serialized_start=1966
+  _globals['_RELEASESESSIONREQUEST']._serialized_end=2028
+  _globals['_RELEASESESSIONRESPONSE']._serialized_start=2030
+  _globals['_RELEASESESSIONRESPONSE']._serialized_end=2054
+  _globals['_GETTERMINALRECORDREQUEST']._serialized_start=2056
+  _globals['_GETTERMINALRECORDREQUEST']._serialized_end=2124
+  _globals['_GETTERMINALRECORDRESPONSE']._serialized_start=2126
+  _globals['_GETTERMINALRECORDRESPONSE']._serialized_end=2203
+  _globals['_GETLOADREQUEST']._serialized_start=2205
+  _globals['_GETLOADREQUEST']._serialized_end=2221
+  _globals['_GETLOADRESPONSE']._serialized_start=2223
+  _globals['_GETLOADRESPONSE']._serialized_end=2285
+  _globals['_GETMODELINFOREQUEST']._serialized_start=2287
+  _globals['_GETMODELINFOREQUEST']._serialized_end=2308
+  _globals['_GETMODELINFORESPONSE']._serialized_start=2311
+  _globals['_GETMODELINFORESPONSE']._serialized_end=2500
+  _globals['_DRAINREQUEST']._serialized_start=2502
+  _globals['_DRAINREQUEST']._serialized_end=2532
+  _globals['_DRAINRESPONSE']._serialized_start=2534
+  _globals['_DRAINRESPONSE']._serialized_end=2609
+  _globals['_WORKERSERVICE']._serialized_start=2612
+  _globals['_WORKERSERVICE']._serialized_end=3298
 # @@protoc_insertion_point(module_scope)

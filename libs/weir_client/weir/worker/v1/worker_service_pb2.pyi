@@ -100,6 +100,7 @@ class GenerationSpec(_message.Message):
     ARRIVAL_TIME_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    KV_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     tenant_prefix_tokens: _builtins.int
@@ -131,6 +132,12 @@ class GenerationSpec(_message.Message):
         """First arrival at a gateway: keeps order over requeues."""
 
     @_builtins.property
+    def kv(self) -> Global___KvPolicy:
+        """What the tenant may do with the KV cache; absent: no quota, weight 1, nothing shared past
+        the declared prefix, and sessions kept for 15 minutes.
+        """
+
+    @_builtins.property
     def grammar(self) -> _sampling_pb2.Grammar:
         """What the output must match."""
 
@@ -150,15 +157,56 @@ class GenerationSpec(_message.Message):
         arrival_time: _timestamp_pb2.Timestamp | None = ...,
         model: _builtins.str = ...,
         tokenizer_fingerprint: _builtins.bytes = ...,
+        kv: Global___KvPolicy | None = ...,
         grammar: _sampling_pb2.Grammar | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "sampling", b"sampling", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "kv", b"kv", "sampling", b"sampling", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "private_scope", b"private_scope", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling", "tenant_id", b"tenant_id", "tenant_prefix_tokens", b"tenant_prefix_tokens", "tokenizer_fingerprint", b"tokenizer_fingerprint", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "kv", b"kv", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "private_scope", b"private_scope", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling", "tenant_id", b"tenant_id", "tenant_prefix_tokens", b"tenant_prefix_tokens", "tokenizer_fingerprint", b"tokenizer_fingerprint", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GenerationSpec: _TypeAlias = GenerationSpec  # noqa: Y015
+
+@_typing.final
+class KvPolicy(_message.Message):
+    """A tenant's part of a worker's KV cache."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SHARE_PRIVATE_FIELD_NUMBER: _builtins.int
+    SESSION_TTL_MS_FIELD_NUMBER: _builtins.int
+    max_tokens: _builtins.int
+    """Most tokens that its requests and sessions hold at once on this worker, rounded up to whole
+    blocks; 0: no bound. A request that can never fit is refused at once; one that must wait for
+    the tenant's others waits without holding up other tenants.
+    """
+    weight: _builtins.int
+    """Its share of the cache and of each step's prefill, by ratio to the weights of others, 1 to
+    1000; 0 means 1. Over its share a tenant loses cached blocks, sessions and running requests
+    first.
+    """
+    share_private: _builtins.bool
+    """Any request of the tenant may reuse what this one computes, past the declared prefix too."""
+    session_ttl_ms: _builtins.int
+    """How long an idle session (private_scope) keeps its KV, 0 to 86400000; 0: not at all."""
+    def __init__(
+        self,
+        *,
+        max_tokens: _builtins.int = ...,
+        weight: _builtins.int = ...,
+        share_private: _builtins.bool = ...,
+        session_ttl_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_tokens", b"max_tokens", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvPolicy: _TypeAlias = KvPolicy  # noqa: Y015
 
 @_typing.final
 class AbortAttempt(_message.Message):
@@ -371,6 +419,48 @@ class AbortResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AbortResponse: _TypeAlias = AbortResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseSessionRequest(_message.Message):
+    """Names a session as its turns do: tenant_id and private_scope."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    session_id: _builtins.str
+    """1 to 128 characters."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseSessionRequest: _TypeAlias = ReleaseSessionRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseSessionResponse(_message.Message):
+    """The engine has been told."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseSessionResponse: _TypeAlias = ReleaseSessionResponse  # noqa: Y015
 
 @_typing.final
 class GetTerminalRecordRequest(_message.Message):

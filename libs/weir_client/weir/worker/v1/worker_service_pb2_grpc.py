@@ -50,6 +50,11 @@ class WorkerServiceStub:
                 request_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.AbortRequest.SerializeToString,
                 response_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.AbortResponse.FromString,
                 _registered_method=True)
+        self.ReleaseSession = channel.unary_unary(
+                '/weir.worker.v1.WorkerService/ReleaseSession',
+                request_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.ReleaseSessionRequest.SerializeToString,
+                response_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.ReleaseSessionResponse.FromString,
+                _registered_method=True)
         self.GetTerminalRecord = channel.unary_unary(
                 '/weir.worker.v1.WorkerService/GetTerminalRecord',
                 request_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetTerminalRecordRequest.SerializeToString,
@@ -100,6 +105,14 @@ class WorkerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleaseSession(self, request, context):
+        """Gives up what is kept of a session between its turns, at the next step boundary. Idempotent:
+        a session that is not here is no error. A turn that runs goes on, and keeps nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetTerminalRecord(self, request, context):
         """The terminal record of an attempt, kept for 10 minutes.
         """
@@ -145,6 +158,11 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.Abort,
                     request_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.AbortRequest.FromString,
                     response_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.AbortResponse.SerializeToString,
+            ),
+            'ReleaseSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseSession,
+                    request_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.ReleaseSessionRequest.FromString,
+                    response_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.ReleaseSessionResponse.SerializeToString,
             ),
             'GetTerminalRecord': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTerminalRecord,
@@ -249,6 +267,33 @@ class WorkerService:
             '/weir.worker.v1.WorkerService/Abort',
             weir_dot_worker_dot_v1_dot_worker__service__pb2.AbortRequest.SerializeToString,
             weir_dot_worker_dot_v1_dot_worker__service__pb2.AbortResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.worker.v1.WorkerService/ReleaseSession',
+            weir_dot_worker_dot_v1_dot_worker__service__pb2.ReleaseSessionRequest.SerializeToString,
+            weir_dot_worker_dot_v1_dot_worker__service__pb2.ReleaseSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,10 @@ class WorkerServiceStub:
     """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
     Unknown attempts: NOT_FOUND, and their start is refused should it still come.
     """
+    ReleaseSession: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.ReleaseSessionRequest, _worker_service_pb2.ReleaseSessionResponse]
+    """Gives up what is kept of a session between its turns, at the next step boundary. Idempotent:
+    a session that is not here is no error. A turn that runs goes on, and keeps nothing.
+    """
     GetTerminalRecord: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GetTerminalRecordRequest, _worker_service_pb2.GetTerminalRecordResponse]
     """The terminal record of an attempt, kept for 10 minutes."""
     GetLoad: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GetLoadRequest, _worker_service_pb2.GetLoadResponse]
@@ -68,6 +72,10 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     Abort: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.AbortRequest, _worker_service_pb2.AbortResponse]  # type: ignore[assignment]
     """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
     Unknown attempts: NOT_FOUND, and their start is refused should it still come.
+    """
+    ReleaseSession: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.ReleaseSessionRequest, _worker_service_pb2.ReleaseSessionResponse]  # type: ignore[assignment]
+    """Gives up what is kept of a session between its turns, at the next step boundary. Idempotent:
+    a session that is not here is no error. A turn that runs goes on, and keeps nothing.
     """
     GetTerminalRecord: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.GetTerminalRecordRequest, _worker_service_pb2.GetTerminalRecordResponse]  # type: ignore[assignment]
     """The terminal record of an attempt, kept for 10 minutes."""
@@ -108,6 +116,16 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_worker_service_pb2.AbortResponse, _abc.Awaitable[_worker_service_pb2.AbortResponse]]:
         """Ends an attempt at the next step boundary and returns its terminal record. Idempotent.
         Unknown attempts: NOT_FOUND, and their start is refused should it still come.
+        """
+
+    @_abc_1.abstractmethod
+    def ReleaseSession(
+        self,
+        request: _worker_service_pb2.ReleaseSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_service_pb2.ReleaseSessionResponse, _abc.Awaitable[_worker_service_pb2.ReleaseSessionResponse]]:
+        """Gives up what is kept of a session between its turns, at the next step boundary. Idempotent:
+        a session that is not here is no error. A turn that runs goes on, and keeps nothing.
         """
 
     @_abc_1.abstractmethod
