@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import LimitStatus
 from weir_core.errors import LimitExceeded, Reason, Violation
-from weir_gateway.flow.delivery import Delivery, Waiting
+from weir_gateway.flow.delivery import Delivery, Piece, Waiting
 from weir_gateway.openai.rate_headers import go_duration, of_refusal, of_statuses
 
 
@@ -19,8 +19,8 @@ async def test_what_came_meanwhile_is_taken_at_once() -> None:
     delivery: Delivery[str] = Delivery(whole=False)
     delivery.note(Waiting(3, 1))
     delivery.note(Waiting(2, 1))
-    delivery.push("a", [1])
-    delivery.push("b", [2])
+    delivery.push(Piece("a", [1]))
+    delivery.push(Piece("b", [2]))
     taken = await delivery.take(0.01)
     assert (taken.waiting, text_of(taken), taken.ending) == (Waiting(2, 1), "ab", None)
     delivery.finish("end")
@@ -32,16 +32,16 @@ async def test_a_reader_is_woken_and_times_out() -> None:
     assert (await delivery.take(0.01)).pieces == []
     reader = asyncio.create_task(delivery.take(5))
     await asyncio.sleep(0)
-    delivery.push("x", [1])
+    delivery.push(Piece("x", [1]))
     assert text_of(await reader) == "x"
 
 
 async def test_a_whole_answer_waits_for_the_end() -> None:
     delivery: Delivery[str] = Delivery(whole=True, max_characters=1)
-    assert delivery.push("abc", [1])
+    assert delivery.push(Piece("abc", [1]))
     assert text_of(await delivery.take(0.01)) == ""
     delivery.reset()
-    delivery.push("de", [2])
+    delivery.push(Piece("de", [2]))
     delivery.finish("end")
     taken = await delivery.take(0.01)
     assert (text_of(taken), taken.ending) == ("de", "end")
@@ -52,7 +52,7 @@ async def test_a_reader_that_was_cancelled_loses_nothing() -> None:
     reader = asyncio.create_task(delivery.take(5))
     await asyncio.sleep(0)
     reader.cancel()
-    delivery.push("x", [1])
+    delivery.push(Piece("x", [1]))
     with pytest.raises(asyncio.CancelledError):
         await reader
     assert text_of(await delivery.take(0.01)) == "x"
@@ -63,7 +63,7 @@ def test_slow_readers_get_larger_pieces_and_the_same_text(texts: list[str], piec
     async def run() -> None:
         delivery: Delivery[str] = Delivery(whole=False, max_pieces=pieces)
         for number, text in enumerate(texts):
-            assert delivery.push(text, [number])
+            assert delivery.push(Piece(text, [number]))
         if not texts:
             return
         taken = await delivery.take(0.01)
@@ -76,10 +76,10 @@ def test_slow_readers_get_larger_pieces_and_the_same_text(texts: list[str], piec
 
 async def test_a_reader_that_never_reads_is_noticed() -> None:
     delivery: Delivery[str] = Delivery(whole=False, max_characters=10)
-    assert delivery.push("x" * 10, [1])
-    assert not delivery.push("x", [1])
+    assert delivery.push(Piece("x" * 10, [1]))
+    assert not delivery.push(Piece("x", [1]))
     await delivery.take(0.01)
-    assert delivery.push("x" * 10, [1])
+    assert delivery.push(Piece("x" * 10, [1]))
 
 
 @pytest.mark.parametrize(

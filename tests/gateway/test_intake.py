@@ -11,10 +11,11 @@ from tests.gateway.support import caller_of, document_of, published
 from weir_core.clock import ManualClock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_gateway.directory.publisher import DirectoryPublisher
-from weir_gateway.intake.generation_request import GenerationRequest, SamplingRequest
+from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.intake.routing import resolve_model, resolve_version
+from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.keys import generate_key
 from weir_gateway.text.model_texts import ModelTexts
 

@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from tests.gateway.support import caller_of, document_of, published
 from weir.common.v1.error_reason_pb2 import ErrorReason
@@ -20,6 +22,7 @@ from weir.worker.v1.worker_service_pb2 import AttemptDelta, StartAttempt
 from weir_core.clock import ManualClock
 from weir_core.directory import Parameters
 from weir_core.errors import Reason
+from weir_core.token_bytes import TokenBytes
 from weir_gateway.flow.ending import Ending, cancelled, client_gone, quota_stopped
 from weir_gateway.flow.live_request import LiveBounds, LiveRequest, State
 from weir_gateway.flow.ports import AttemptListener
@@ -31,6 +34,7 @@ from weir_gateway.text.model_text import Prompt
 KEY = generate_key("dev")
 CALLER = caller_of(published(document_of(KEY), ManualClock()), KEY.id)
 PROMPT_TOKENS = 5
+TOKEN_BYTES = TokenBytes(Tokenizer(BPE(vocab={}, merges=[])))
 
 
 def prepared(*, stream: bool) -> PreparedRequest:
@@ -49,6 +53,7 @@ def prepared(*, stream: bool) -> PreparedRequest:
         priority=0,
         operation="chat",
         fingerprint=b"",
+        token_bytes=TOKEN_BYTES,
     )
 
 

@@ -5,15 +5,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from weir.common.v1.sampling_pb2 import TokenLogprobs
+
 EndT = TypeVar("EndT")
 
 
 @dataclass(slots=True)
 class Piece:
-    """New text and the tokens behind it; the text may lag behind the tokens."""
+    """New text and the tokens behind it; the text may lag behind the tokens.
+
+    Attributes:
+        choice: which of several answers it continues.
+        logprobs: one for each token, if they were asked for.
+        prompt_logprobs: one for each token of the prompt but the first, likewise.
+    """
 
     text: str
     token_ids: list[int]
+    choice: int = 0
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: Sequence[TokenLogprobs] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +73,26 @@ class Delivery(Generic[EndT]):
         """Whether the client gets everything at the end."""
         return self._whole
 
-    def push(self, text: str, token_ids: Sequence[int]) -> bool:
+    def push(self, piece: Piece) -> bool:
         """Adds what a step made; False when the client has fallen too far behind."""
-        self._characters += len(text)
+        self._characters += len(piece.text)
         if len(self._pieces) < self._max_pieces or self._whole:
-            self._pieces.append(Piece(text, list(token_ids)))
+            self._pieces.append(piece)
         else:
-            last = self._pieces[-1]
-            last.text += text
-            last.token_ids.extend(token_ids)
+            self._join(piece)
         if not self._whole:
             self._wake()
         return self._whole or self._characters <= self._max_characters
+
+    def _join(self, piece: Piece) -> None:
+        """Adds to the last piece of the same answer."""
+        last = next((one for one in reversed(self._pieces) if one.choice == piece.choice), None)
+        if last is None:
+            self._pieces.append(piece)
+            return
+        last.text += piece.text
+        last.token_ids.extend(piece.token_ids)
+        last.logprobs.extend(piece.logprobs)
 
     def note(self, waiting: Waiting) -> None:
         """Tells the client where its request waits; only the latest place is kept."""

@@ -41,6 +41,16 @@ class Ending:
     error: WeirError | None = None
     terminal: TerminalRecord | None = None
 
+    def finish_reasons(self, choices: int) -> "list[FinishReason.ValueType]":
+        """For the client, of each answer; those that were cut with the rest end as it did."""
+        told = list(self.terminal.choices) if self.terminal is not None else []
+        if len(told) != choices:
+            return [self.finish_reason] * choices
+        own = (FinishReason.FINISH_REASON_STOP, FinishReason.FINISH_REASON_LENGTH)
+        return [
+            end.finish_reason if end.finish_reason in own else self.finish_reason for end in told
+        ]
+
     @property
     def cut_by_quota(self) -> bool:
         """Whether a limit ended the answer: its text stands, with `error` saying why."""
@@ -83,11 +93,11 @@ def broken(error: WeirError) -> Ending:
     )
 
 
-def cause_of(reason: Reason, message: str) -> StopCause:
-    """The cause that a worker names in its record."""
+def cause_of(reason: Reason, message: str, field: str | None = None) -> StopCause:
+    """The cause that a worker names in its record; `field` as the client calls it."""
     if reason is Reason.DEADLINE_EXCEEDED:
         return StopCause(Outcome.OUTCOME_DEADLINE_EXCEEDED, WeirError(reason, message))
-    return failed(reason, message or "the worker failed on this request")
+    return failed(reason, message or "the worker failed on this request", field)
 
 
 def client_gone() -> StopCause:
@@ -144,9 +154,9 @@ def too_slow(characters: int) -> StopCause:
     )
 
 
-def failed(reason: Reason, message: str) -> StopCause:
-    """A fault of ours."""
-    return StopCause(Outcome.OUTCOME_ERROR, WeirError(reason, message))
+def failed(reason: Reason, message: str, field: str | None = None) -> StopCause:
+    """A fault of ours, or of `field`."""
+    return StopCause(Outcome.OUTCOME_ERROR, WeirError(reason, message, field=field))
 
 
 def _answered_after_all(terminal: TerminalRecord, stop: StopCause | None) -> bool:

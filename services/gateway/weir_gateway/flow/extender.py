@@ -110,7 +110,7 @@ class Extender:
         """The next number of output tokens at which something is to be done."""
         facts = tracked.live.facts
         mark = tracked.told_tokens + self._bounds.tokens
-        if facts.reserved_output < tracked.live.prepared.max_new_tokens:
+        if facts.reserved_output < tracked.live.prepared.output_tokens:
             mark = min(mark, facts.reserved_output - self._bounds.lookahead // 2)
         if facts.output_tokens and facts.output_tokens >= mark:
             tracked.next_at = 0.0
@@ -153,7 +153,7 @@ class Extender:
         tracked.next_at = now + min(1.0, self._bounds.ttl_s / 10)
         lapsed = now - tracked.renewed_at > self._bounds.ttl_s
         used_up = facts.reserved_output <= facts.output_tokens
-        if lapsed and used_up and facts.reserved_output < tracked.live.prepared.max_new_tokens:
+        if lapsed and used_up and facts.reserved_output < tracked.live.prepared.output_tokens:
             cause = failed(
                 Reason.LIMITER_UNAVAILABLE,
                 f"the ratelimiter was away for more than {self._bounds.ttl_s:.0f} s, and the "
@@ -171,7 +171,7 @@ class Extender:
             lifecycle=record_of(live),
         )
         extension.ttl.FromMilliseconds(round(self._bounds.ttl_s * 1_000))
-        most = live.prepared.max_new_tokens
+        most = live.prepared.output_tokens
         if facts.reserved_output < most and facts.ever_sent:
             ahead = min(self._bounds.lookahead, most - facts.output_tokens)
             extension.additional_output_tokens = max(0, ahead)

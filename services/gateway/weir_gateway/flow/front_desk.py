@@ -302,9 +302,10 @@ class FrontDesk:
             request_id=live.id,
             subject=prepared.subject,
             prompt_tokens=prepared.prompt_tokens,
-            max_new_tokens=prepared.max_new_tokens,
+            max_new_tokens=prepared.output_tokens,
             mode=prepared.mode,
-            model_context_tokens=prepared.max_context_tokens,
+            # Each of several answers fits, as was checked; all together need not.
+            model_context_tokens=prepared.max_context_tokens if prepared.choices == 1 else 0,
         )
         setattr(request, "class", prepared.request_class)
         request.ttl.FromMilliseconds(round(self._bounds.lease_s * 1_000))

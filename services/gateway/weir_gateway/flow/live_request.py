@@ -26,7 +26,7 @@ from weir.scheduler.v1.scheduler_service_pb2 import (
 from weir.worker.v1.worker_service_pb2 import AttemptDelta
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
-from weir_gateway.flow.delivery import Delivery, Waiting
+from weir_gateway.flow.delivery import Delivery, Piece, Waiting
 from weir_gateway.flow.ending import (
     Ending,
     StopCause,
@@ -119,6 +119,7 @@ class LiveRequest:
         self._bounds = bounds
         self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
         self._epoch = 0
+        self._tells = prepared.tells_logprobs
         self._stop: StopCause | None = None
         self._terminal: TerminalRecord | None = None
         self._waiter: Timer | None = None
@@ -221,7 +222,7 @@ class LiveRequest:
             self._first_token(delta)
         if self.state is State.STOPPING and not self._has_reader():
             return
-        if not self.delivery.push(delta.text, delta.token_ids):
+        if not self.delivery.push(self._piece(delta)):
             self.stop(too_slow(_MAX_UNREAD))
         elif self.extend_at and facts.output_tokens >= self.extend_at:
             self.on_extend_due()
@@ -316,6 +317,13 @@ class LiveRequest:
         )
         self._workers.start(event.worker_id, event.worker_address, message, self)
 
+    def _piece(self, delta: AttemptDelta) -> Piece:
+        piece = Piece(delta.text, list(delta.token_ids), delta.choice)
+        if self._tells:
+            piece.logprobs = list(delta.logprobs)
+            piece.prompt_logprobs = list(delta.prompt_logprobs)
+        return piece
+
     def _first_token(self, delta: AttemptDelta) -> None:
         self.facts.cached_tokens = delta.cached_prompt_tokens
         self.facts.gpu_id = self._workers.gpu_id(self.facts.worker_id)
@@ -334,7 +342,8 @@ class LiveRequest:
             self._try_again(from_wire(record.error_reason, Reason.WORKER_LOST), worker_fault=fault)
         else:
             reason = from_wire(record.error_reason, Reason.ENGINE_FAILED)
-            self._stop = cause_of(reason, record.error_message)
+            field = self.prepared.field_of(record.error_field)
+            self._stop = cause_of(reason, record.error_message, field)
             self._end()
 
     def _leave_attempt(self, *, abort: bool) -> None:

@@ -30,7 +30,7 @@ def enqueue_message(
         priority=prepared.priority,
         latency_sla=prepared.latency_sla,
         prompt_tokens=prepared.prompt_tokens,
-        max_new_tokens=prepared.max_new_tokens,
+        max_new_tokens=prepared.output_tokens,
         arrival_time=timestamp(facts.accepted_us),
         deadline=timestamp(deadline_us),
         trace=trace,
@@ -51,7 +51,8 @@ def start_message(
     trace: TraceContext,
 ) -> StartAttempt:
     """Starts the attempt that the scheduler granted."""
-    granted = dispatched.max_new_tokens or prepared.max_new_tokens
+    granted = (dispatched.max_new_tokens or prepared.output_tokens) // prepared.choices
+    output_format = prepared.output_format
     return StartAttempt(
         grant=dispatched.grant,
         spec=GenerationSpec(
@@ -67,5 +68,6 @@ def start_message(
             arrival_time=timestamp(facts.accepted_us),
             model=prepared.subject.model,
             tokenizer_fingerprint=prepared.fingerprint,
+            grammar=None if output_format is None else output_format.to_message(),
         ),
     )

@@ -1,21 +1,18 @@
 """Bounds of every field; each refusal names the field, the value and the bound."""
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from weir_core.errors import InvalidField, Reason, WeirError
-from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
+from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.intake.sampling_checks import check_sampling
 from weir_gateway.intake.shape import Shape
+from weir_gateway.intake.text_checks import check_text
 from weir_gateway.text.chat import ROLES, Chat
 
-MAX_STOPS = 16
-MAX_STOP_CHARACTERS = 256
-MAX_STOP_IDS = 64
 MAX_PRIORITY = 100
 MAX_CONVERSATION_ID = 256
 MAX_MESSAGES = 10_000
 MAX_TOKEN_IDS = 1_000_000
-_INT64 = 2**63
 
 
 def check_request(request: GenerationRequest) -> None:
@@ -25,7 +22,9 @@ def check_request(request: GenerationRequest) -> None:
         WeirError: INVALID_FIELD or NOT_FOUND.
     """
     _check_input(request)
-    _check_sampling(request.sampling, request.names)
+    check_sampling(request.sampling, request.names)
+    if request.output_format is not None:
+        _check_format(request)
     if not 0 <= request.priority <= MAX_PRIORITY:
         raise InvalidField("priority", request.priority, f"from 0 to {MAX_PRIORITY}")
     if len(request.conversation_id) > MAX_CONVERSATION_ID:
@@ -54,6 +53,20 @@ def check_max_new_tokens(field: str, value: int, most: int) -> int:
     return value
 
 
+def check_min_tokens(request: GenerationRequest, max_new_tokens: int) -> None:
+    """Refuses a least length above the greatest.
+
+    Raises:
+        InvalidField: it is.
+    """
+    if request.sampling.min_tokens > max_new_tokens:
+        raise InvalidField(
+            request.names.of_sampling("min_tokens"),
+            request.sampling.min_tokens,
+            f"from 0 to {request.names.max_new_tokens}, which is {max_new_tokens}",
+        )
+
+
 def check_vocabulary(request: GenerationRequest, vocab_size: int) -> None:
     """Checks the fields that name token ids or count the vocabulary.
 
@@ -67,6 +80,10 @@ def check_vocabulary(request: GenerationRequest, vocab_size: int) -> None:
             sampling.top_k,
             f"-1 or 0 (off), or from 1 to {vocab_size}, the size of the vocabulary",
         )
+    for token_id, _ in sampling.logit_bias:
+        if not 0 <= token_id < vocab_size:
+            field = names.of_sampling("logit_bias")
+            raise InvalidField(field, token_id, f"token ids from 0 to {vocab_size - 1}")
     for at, token_id in enumerate(sampling.stop_token_ids):
         if not 0 <= token_id < vocab_size:
             raise InvalidField(
@@ -96,22 +113,15 @@ def check_token_count(field: str, token_ids: Collection[object]) -> None:
         raise InvalidField(field, Shape(list(token_ids)), f"at most {MAX_TOKEN_IDS} token ids")
 
 
-def check_text(field: str, text: str) -> None:
-    """Refuses lone surrogates: what cannot be written as UTF-8.
-
-    Raises:
-        InvalidField: the text has one.
-    """
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
+def _check_format(request: GenerationRequest) -> None:
+    assert request.output_format is not None
+    request.output_format.check()
+    if request.sampling.min_tokens:
         raise InvalidField(
-            field,
-            f"\\u{ord(text[error.start]):04x} at character {error.start}",
-            "text without lone surrogates, as these are not UTF-8",
-        ) from None
+            request.names.of_sampling("min_tokens"),
+            request.sampling.min_tokens,
+            f"0 with {request.output_format.field}: an answer ends where its format is complete",
+        )
 
 
 def _check_input(request: GenerationRequest) -> None:
@@ -146,43 +156,3 @@ def _check_chat(chat: Chat, field: str) -> None:
         check_text(f"{field}[{at}].content", message.content)
         check_text(f"{field}[{at}].name", message.name)
         check_text(f"{field}[{at}].tool_call_id", message.tool_call_id)
-
-
-def _check_sampling(sampling: SamplingRequest, names: FieldNames) -> None:
-    _check_number(names.of_sampling("temperature"), sampling.temperature, 0.0, 2.0)
-    _check_number(names.of_sampling("top_p"), sampling.top_p, 0.0, 1.0, above=True)
-    if sampling.top_k is not None and sampling.top_k < -1:
-        raise InvalidField(
-            names.of_sampling("top_k"), sampling.top_k, "-1 or 0 (off), or 1 and more"
-        )
-    if sampling.seed is not None and not -_INT64 <= sampling.seed < _INT64:
-        raise InvalidField(names.of_sampling("seed"), sampling.seed, "an integer of 64 bits")
-    _check_stops(sampling.stop, names.of_sampling("stop"))
-    if len(sampling.stop_token_ids) > MAX_STOP_IDS:
-        raise InvalidField(
-            names.of_sampling("stop_token_ids"),
-            Shape(sampling.stop_token_ids),
-            f"at most {MAX_STOP_IDS} ids",
-        )
-
-
-def _check_stops(stops: Sequence[str], field: str) -> None:
-    if len(stops) > MAX_STOPS:
-        raise InvalidField(field, Shape(stops), f"at most {MAX_STOPS} strings")
-    for at, stop in enumerate(stops):
-        if not 1 <= len(stop) <= MAX_STOP_CHARACTERS:
-            bound = f"1 to {MAX_STOP_CHARACTERS} characters"
-            raise InvalidField(f"{field}[{at}]", Shape(stop), bound)
-        check_text(f"{field}[{at}]", stop)
-
-
-def _check_number(
-    field: str, value: float | None, low: float, high: float, *, above: bool = False
-) -> None:
-    if value is None:
-        return
-    fits = math.isfinite(value) and (low < value if above else low <= value) and value <= high
-    if not fits:
-        start = f"above {low:g}" if above else f"from {low:g}"
-        end = f"and at most {high:g}" if above else f"to {high:g}"
-        raise InvalidField(field, value, f"a finite number {start} {end}")

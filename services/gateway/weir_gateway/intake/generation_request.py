@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 from weir.common.v1.subject_pb2 import LatencySla, RequestClass
+from weir_gateway.intake.output_format import OutputFormat
+from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.text.chat import Chat
 
 
@@ -21,19 +23,6 @@ class FieldNames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingRequest:
-    """How to sample; None takes the default of model and tenant."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
-    ignore_eos: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """A request to generate.
 
@@ -45,6 +34,8 @@ class GenerationRequest:
         shared_prefix_characters: leading characters of `prompt` that the tenant shares.
         max_new_tokens: None for the default.
         requires_max_new_tokens: the door demands it.
+        output_format: what the answer must match; None for anything.
+        echo: the answer begins with the prompt.
         priority: as asked for; clamped to the tenant's maximum later.
         names: how errors call the fields.
     """
@@ -58,6 +49,8 @@ class GenerationRequest:
     max_new_tokens: int | None = None
     requires_max_new_tokens: bool = False
     sampling: SamplingRequest = field(default_factory=SamplingRequest)
+    output_format: OutputFormat | None = None
+    echo: bool = False
     stream: bool = False
     conversation_id: str = ""
     session_id: str = ""

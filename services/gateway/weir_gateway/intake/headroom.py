@@ -15,8 +15,11 @@ def default_max_new_tokens(
     prompt_tokens: int,
     wanted: int,
     context: int,
+    choices: int = 1,
 ) -> int:
     """The default of the model, cut to what context and limits could ever admit; 1 or more.
+
+    It is that of each of `choices` answers, which limits count together.
 
     Otherwise a tenant with a small bucket or budget would have every request refused that
     relies on the default.
@@ -25,7 +28,7 @@ def default_max_new_tokens(
     for limit in _limits(index, caller, model):
         room = _room(limit, prompt_tokens)
         if room is not None:
-            most = min(most, room)
+            most = min(most, room // choices)
     return max(1, most)
 
 

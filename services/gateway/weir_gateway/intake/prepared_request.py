@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import DeliveryMode, LatencySla, RequestClass, Subject
 from weir_core.directory import Parameters
+from weir_core.token_bytes import TokenBytes
 from weir_gateway.caller.caller import Caller
+from weir_gateway.intake.output_format import OutputFormat
 from weir_gateway.text.model_text import Prompt
 
 
@@ -16,12 +18,16 @@ class PreparedRequest:
     Attributes:
         subject: who asks for what, with the model as resolved.
         prompt: exact tokens.
-        max_new_tokens: as asked for, or the default that fits.
+        max_new_tokens: of each answer, as asked for, or the default that fits.
         max_context_tokens: of the model, prompt and output.
         sampling: with every default filled in, but for the seed.
         priority: clamped to the tenant's maximum.
         operation: `chat` or `text_completion`.
         fingerprint: of the tokenizer, 32 bytes.
+        token_bytes: what its tokens stand for.
+        choices: answers to make.
+        output_format: what each must match; None for anything.
+        echo: text that each begins with.
     """
 
     caller: Caller
@@ -37,7 +43,28 @@ class PreparedRequest:
     priority: int
     operation: str
     fingerprint: bytes
+    token_bytes: TokenBytes
+    choices: int = 1
+    output_format: OutputFormat | None = None
+    echo: str = ""
     conversation_id: str = ""
+
+    @property
+    def output_tokens(self) -> int:
+        """Most tokens of all answers together."""
+        return self.max_new_tokens * self.choices
+
+    def field_of(self, workers_name: str) -> str | None:
+        """What the client calls a field that a worker refused; None if it did not send it."""
+        if workers_name == "grammar" and self.output_format is not None:
+            return self.output_format.field
+        return workers_name or None
+
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether the answer, or its prompt, comes with log-probabilities."""
+        sampling = self.sampling
+        return sampling.HasField("logprobs") or sampling.HasField("prompt_logprobs")
 
     @property
     def prompt_tokens(self) -> int:

@@ -11,7 +11,12 @@ from weir_core.errors import InvalidField
 from weir_core.errors.refusal import over_context
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
-from weir_gateway.intake.checks import check_max_new_tokens, check_request, check_vocabulary
+from weir_gateway.intake.checks import (
+    check_max_new_tokens,
+    check_min_tokens,
+    check_request,
+    check_vocabulary,
+)
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.prepared_request import PreparedRequest
@@ -53,6 +58,8 @@ class Preparer:
         check_vocabulary(request, text.vocab_size)
         prompt = await self._prompt(text, caller.tenant_id, request, model.max_context_tokens)
         most = _fitted_tokens(index, caller, request, model, prompt, wanted, parameters)
+        if request.sampling.min_tokens:
+            check_min_tokens(request, most)
         return _assembled(caller, request, model, version, parameters, text, prompt, most)
 
     async def tokenize(self, caller: Caller, request: GenerationRequest) -> tuple[Prompt, int]:
@@ -131,6 +138,7 @@ def _fitted_tokens(
             prompt_tokens=length,
             wanted=min(parameters.default_max_new_tokens, parameters.max_new_tokens),
             context=context,
+            choices=request.sampling.n,
         )
     if length + wanted > context:
         raise over_context(
@@ -180,13 +188,23 @@ def _assembled(
         priority=min(request.priority, caller.policy.max_priority),
         operation=request.operation,
         fingerprint=text.fingerprint,
+        token_bytes=text.token_bytes,
+        choices=request.sampling.n,
+        output_format=request.output_format,
+        echo=_echo(request, text, prompt),
         conversation_id=request.conversation_id,
     )
 
 
+def _echo(request: GenerationRequest, text: ModelText, prompt: Prompt) -> str:
+    if not request.echo:
+        return ""
+    return request.prompt or text.decode(prompt.token_ids)
+
+
 def _sampling(request: GenerationRequest, parameters: Parameters) -> SamplingParams:
     asked = request.sampling
-    return SamplingParams(
+    sampling = SamplingParams(
         temperature=parameters.temperature if asked.temperature is None else asked.temperature,
         top_p=parameters.top_p if asked.top_p is None else asked.top_p,
         top_k=parameters.top_k if asked.top_k is None else asked.top_k,
@@ -194,4 +212,15 @@ def _sampling(request: GenerationRequest, parameters: Parameters) -> SamplingPar
         stop=asked.stop,
         stop_token_ids=asked.stop_token_ids,
         ignore_eos=asked.ignore_eos,
+        min_p=asked.min_p,
+        repetition_penalty=asked.repetition_penalty,
+        presence_penalty=asked.presence_penalty,
+        frequency_penalty=asked.frequency_penalty,
+        min_tokens=asked.min_tokens,
+        logprobs=asked.logprobs,
+        prompt_logprobs=asked.prompt_logprobs,
+        n=asked.n if asked.n > 1 else 0,
     )
+    if asked.logit_bias:
+        sampling.logit_bias.update(asked.logit_bias)
+    return sampling

@@ -1,7 +1,7 @@
 """Messages of `gateway.v1` to requests, and the life of a request to messages."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from weir.common.v1.sampling_pb2 import SamplingParams
@@ -9,22 +9,21 @@ from weir.common.v1.subject_pb2 import LatencySla, RequestClass
 from weir.gateway.v1.inference_service_pb2 import (
     Accepted,
     ChatInput,
-    Delta,
     Finished,
     GenerateRequest,
     TokenizeRequest,
 )
 from weir_core.errors import InvalidField, Reason, WeirError
-from weir_gateway.flow.delivery import Piece
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.intake.checks import check_message_count, check_token_count
-from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
+from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
+from weir_gateway.intake.output_format import OutputFormat
+from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.text.chat import Chat, ChatMessage
 
-_DELTA_CHARACTERS = 100_000
 _NAMES = FieldNames(messages="chat.messages", sampling="sampling.")
 _TOKEN_NAMES = FieldNames(prompt="token_input.token_ids", sampling="sampling.")
 
@@ -44,6 +43,7 @@ def to_request(message: GenerateRequest) -> GenerationRequest:
         max_new_tokens=_max_new_tokens(message),
         requires_max_new_tokens=True,
         sampling=_sampling(message.sampling),
+        output_format=_output_format(message),
         stream=message.stream,
         conversation_id=message.conversation_id,
         session_id=message.session_id,
@@ -73,33 +73,13 @@ def accepted_message(live: LiveRequest) -> Accepted:
     )
 
 
-def delta_messages(pieces: Sequence[Piece]) -> Iterator[Delta]:
-    """Pieces that waited together as few deltas, none larger than clients take by default."""
-    start = characters = 0
-    for at, piece in enumerate(pieces):
-        characters += len(piece.text)
-        if characters > _DELTA_CHARACTERS and at > start:
-            yield whole_delta(pieces[start:at])
-            start, characters = at, len(piece.text)
-    yield whole_delta(pieces[start:])
-
-
 def finished_message(live: LiveRequest, ending: Ending) -> Finished:
     """The last message of an answer."""
     return Finished(
         finish_reason=ending.finish_reason,
         usage=ending.usage,
         lifecycle=record_of(live, ending),
-    )
-
-
-def whole_delta(pieces: Sequence[Piece]) -> Delta:
-    """All pieces as one delta."""
-    if len(pieces) == 1:
-        return Delta(text=pieces[0].text, token_ids=pieces[0].token_ids)
-    return Delta(
-        text="".join(piece.text for piece in pieces),
-        token_ids=[token for piece in pieces for token in piece.token_ids],
+        choices=() if ending.terminal is None else ending.terminal.choices,
     )
 
 
@@ -172,7 +152,30 @@ def _sampling(params: SamplingParams) -> SamplingRequest:
         stop=tuple(params.stop),
         stop_token_ids=tuple(params.stop_token_ids),
         ignore_eos=params.ignore_eos,
+        min_p=optional("min_p"),
+        repetition_penalty=optional("repetition_penalty"),
+        presence_penalty=optional("presence_penalty"),
+        frequency_penalty=optional("frequency_penalty"),
+        min_tokens=params.min_tokens,
+        logit_bias=tuple(params.logit_bias.items()),
+        logprobs=optional("logprobs"),
+        prompt_logprobs=optional("prompt_logprobs"),
+        n=params.n or 1,
     )
+
+
+def _output_format(message: GenerateRequest) -> OutputFormat | None:
+    names = {"json_schema": "json_schema", "regex": "regex", "lark_grammar": "lark"}
+    found = [
+        OutputFormat(kind, getattr(message, field), field)
+        for field, kind in names.items()
+        if getattr(message, field)
+    ]
+    if len(found) > 1:
+        raise InvalidField(
+            found[1].field, "set", f"left out, as {found[0].field} says already what to match"
+        )
+    return found[0] if found else None
 
 
 def _known(enum: Any, field: str, value: int) -> Any:
@@ -183,11 +186,9 @@ def _known(enum: Any, field: str, value: int) -> Any:
 
 
 def _refuse_unsupported(message: GenerateRequest) -> None:
-    for field, why in (
-        ("idempotency_key", "idempotency keys are not built yet"),
-        ("json_schema", "constrained output is not built yet"),
-    ):
-        if getattr(message, field):
-            raise WeirError(
-                Reason.UNSUPPORTED_FIELD, f"{field} is set, but {why}; leave it out", field=field
-            )
+    if message.idempotency_key:
+        raise WeirError(
+            Reason.UNSUPPORTED_FIELD,
+            "idempotency_key is set, but idempotency keys are not built yet; leave it out",
+            field="idempotency_key",
+        )

@@ -29,12 +29,11 @@ from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.native.conversion import (
     accepted_message,
-    delta_messages,
     finished_message,
     to_request,
     to_tokenize_request,
-    whole_delta,
 )
+from weir_gateway.native.deltas import Deltas
 
 # Only wakes the loop; the deadline of the request is a timer of its own.
 _TAKE_S = 30.0
@@ -149,6 +148,7 @@ class InferenceServicer(InferenceServiceServicer):
 
 
 async def _answer(live: LiveRequest) -> AsyncGenerator[GenerateResponse]:
+    deltas = Deltas(live.prepared, whole=live.delivery.whole)
     while True:
         taken = await live.delivery.take(_TAKE_S)
         if taken.waiting is not None:
@@ -160,11 +160,8 @@ async def _answer(live: LiveRequest) -> AsyncGenerator[GenerateResponse]:
                     reason=waiting.reason,  # type: ignore[arg-type]
                 )
             )
-        if taken.pieces and live.delivery.whole:
-            yield GenerateResponse(delta=whole_delta(taken.pieces))
-        elif taken.pieces:
-            for delta in delta_messages(taken.pieces):
-                yield GenerateResponse(delta=delta)
+        for delta in deltas.of(taken.pieces, last=taken.ending is not None):
+            yield GenerateResponse(delta=delta)
         if taken.ending is not None:
             error = taken.ending.error
             if error is None or taken.ending.cut_by_quota:

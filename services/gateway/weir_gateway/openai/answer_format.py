@@ -1,23 +1,22 @@
 """JSON of answers: whole, and in pieces from templates built once a request."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.usage_pb2 import Usage
 from weir_core.errors import WeirError
 from weir_core.errors.openai import to_body
+from weir_gateway.flow.delivery import Piece
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.openai.choice import Choice
+from weir_gateway.text.token_trail import ToldToken, prompt_tokens
 
 DONE = b"data: [DONE]\n\n"
 PING = b": ping\n\n"
 _MARK = "\u0000"
-_FINISH = {
-    FinishReason.FINISH_REASON_STOP: "stop",
-    FinishReason.FINISH_REASON_LENGTH: "length",
-}
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 
 class AnswerFormat:
-    """How one answer looks.
+    """How the answers of one request look.
 
     Args:
         live: the request.
@@ -40,35 +39,52 @@ class AnswerFormat:
     """
 
     def __init__(self, live: LiveRequest, *, chat: bool, include_usage: bool) -> None:
+        prepared = live.prepared
         self._chat = chat
         self._include_usage = include_usage
-        self._max_new_tokens = live.prepared.max_new_tokens
+        self._prepared = prepared
         kind = "chatcmpl" if chat else "cmpl"
         self._head = {
             "id": f"{kind}-{live.id.removeprefix('req_')}",
             "created": live.facts.accepted_us // 1_000_000,
-            "model": live.prepared.subject.model,
-            "system_fingerprint": live.prepared.subject.model_version or None,
+            "model": prepared.subject.model,
+            "system_fingerprint": prepared.subject.model_version or None,
         }
-        before, after = self._chunk(self._delta(_MARK), None).split(orjson.dumps(_MARK))
-        self._before, self._after = before, after
+        self._choices = [Choice(prepared, index, chat=chat) for index in range(prepared.choices)]
+        # Of text without log-probabilities only the text itself changes from piece to piece.
+        self._templates: list[tuple[bytes, bytes]] = []
+        if not live.delivery.whole and not self._choices[0].tells:
+            self._templates = [self._template(choice) for choice in self._choices]
+        self._echoes = prepared.sampling.HasField("prompt_logprobs")
 
     def opening(self) -> bytes:
-        """The first event of a stream."""
-        if not self._chat:
+        """The first events of a stream."""
+        if self._chat:
+            return b"".join(self._chunk(choice.opening()) for choice in self._choices)
+        echo = self._prepared.echo
+        if not echo or self._echoes:
             return b""
-        return self._chunk({"delta": {"role": "assistant", "content": ""}}, None)
+        return b"".join(self._chunk(choice.piece(echo)) for choice in self._choices)
 
-    def piece(self, text: str) -> bytes:
-        """An event with new text."""
-        return self._before + orjson.dumps(text) + self._after
+    def pieces(self, pieces: Sequence[Piece]) -> bytes:
+        """Events with new text."""
+        events = []
+        for piece in pieces:
+            if self._templates:
+                if piece.text:
+                    before, after = self._templates[piece.choice]
+                    events.append(before + orjson.dumps(piece.text) + after)
+                continue
+            events += self._told(piece)
+        return b"".join(events)
 
     def closing(self, ending: Ending) -> bytes:
         """The last events of a stream: the finish if it was answered, or in part; the error."""
         events = b""
         if ending.error is None or ending.cut_by_quota:
-            last: dict[str, Any] = {"delta": {}} if self._chat else {"text": ""}
-            events += self._chunk(last, _FINISH.get(ending.finish_reason, "stop"))
+            reasons = ending.finish_reasons(len(self._choices))
+            for choice, reason in zip(self._choices, reasons, strict=True):
+                events += self._chunk(choice.closing(reason))
             if self._include_usage:
                 chunk = self._object("chunk") | {"choices": [], "usage": usage_json(ending.usage)}
                 events += b"data: " + orjson.dumps(chunk) + b"\n\n"
@@ -76,30 +92,54 @@ class AnswerFormat:
             events += _error_event(ending.error)
         return events + DONE
 
-    def whole(self, text: str, ending: Ending) -> bytes:
+    def whole(self, pieces: Sequence[Piece], ending: Ending) -> bytes:
         """The body of an answer that is not streamed; with `error` if a limit cut it short."""
-        choice: dict[str, Any] = {"index": 0, "logprobs": None}
-        if self._chat:
-            choice["message"] = {"role": "assistant", "content": text, "refusal": None}
-        else:
-            choice["text"] = text
-        choice["finish_reason"] = _FINISH.get(ending.finish_reason, "stop")
+        reasons = ending.finish_reasons(len(self._choices))
+        texts: list[list[str]] = [[self._prepared.echo] for _ in self._choices]
+        tokens: list[list[ToldToken]] = [self._prompt(pieces) for _ in self._choices]
+        for piece in pieces:
+            texts[piece.choice].append(piece.text)
+            tokens[piece.choice] += self._choices[piece.choice].tokens_of(piece)
         body = self._object("") | {
-            "choices": [choice],
+            "choices": [
+                choice.whole("".join(text), told, reason)
+                for choice, text, told, reason in zip(
+                    self._choices, texts, tokens, reasons, strict=True
+                )
+            ],
             "usage": usage_json(ending.usage),
             # What was assumed when the client named no bound.
-            "max_new_tokens": self._max_new_tokens,
+            "max_new_tokens": self._prepared.max_new_tokens,
         }
         if ending.error is not None:
             body |= to_body(ending.error)
         return orjson.dumps(body)
 
-    def _delta(self, text: str) -> dict[str, Any]:
-        return {"delta": {"content": text}} if self._chat else {"text": text}
+    def _told(self, piece: Piece) -> list[bytes]:
+        """Events of a piece with log-probabilities, the prompt's before all others."""
+        events = []
+        if self._echoes and piece.prompt_logprobs:
+            told, echo = self._prompt([piece]), self._prepared.echo
+            events = [self._chunk(choice.piece(echo, told)) for choice in self._choices]
+        choice = self._choices[piece.choice]
+        tokens = choice.tokens_of(piece)
+        if piece.text or tokens:
+            events.append(self._chunk(choice.piece(piece.text, tokens)))
+        return events
 
-    def _chunk(self, choice: dict[str, Any], finish_reason: str | None) -> bytes:
-        full = {"index": 0, **choice, "logprobs": None, "finish_reason": finish_reason}
-        chunk = self._object("chunk") | {"choices": [full]}
+    def _prompt(self, pieces: Sequence[Piece]) -> list[ToldToken]:
+        if not self._echoes:
+            return []
+        prepared = self._prepared
+        told = next((piece.prompt_logprobs for piece in pieces if piece.prompt_logprobs), ())
+        return prompt_tokens(prepared.token_bytes, prepared.prompt.token_ids, told, prepared.echo)
+
+    def _template(self, choice: Choice) -> tuple[bytes, bytes]:
+        before, after = self._chunk(choice.piece(_MARK)).split(orjson.dumps(_MARK))
+        return before, after
+
+    def _chunk(self, choice: dict[str, Any]) -> bytes:
+        chunk = self._object("chunk") | {"choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
         return b"data: " + orjson.dumps(chunk) + b"\n\n"

@@ -12,7 +12,7 @@ from weir_core.errors.openai import header_safe
 from weir_core.ids import new_request_id
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.flow.delivery import Taken
+from weir_gateway.flow.delivery import Piece, Taken
 from weir_gateway.flow.ending import Ending, client_gone
 from weir_gateway.flow.front_desk import Admission
 from weir_gateway.flow.live_request import LiveRequest
@@ -131,8 +131,7 @@ class GenerationEndpoint:
         if ending.error is not None and not (ending.cut_by_quota and taken.pieces):
             await exchange.reply_error(ending.error, live.id, now_us=self._clock.now_us())
             return
-        text = "".join(piece.text for piece in taken.pieces)
-        await exchange.reply(200, form.whole(text, ending), headers)
+        await exchange.reply(200, form.whole(taken.pieces, ending), headers)
 
     async def _stream(
         self, exchange: Exchange, live: LiveRequest, form: AnswerFormat, headers: Headers
@@ -145,7 +144,7 @@ class GenerationEndpoint:
         await exchange.start(200, [*_STREAM_HEADERS, *headers])
         events = form.opening()
         while True:
-            events += b"".join(form.piece(piece.text) for piece in taken.pieces if piece.text)
+            events += form.pieces(taken.pieces)
             if taken.ending is not None:
                 await exchange.write(events + form.closing(taken.ending), more=False)
                 return
@@ -157,11 +156,15 @@ class GenerationEndpoint:
         """Text or the end; empty, for a ping, when neither came in time."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._ping_s
+        silent: list[Piece] = []
         while (left_s := ends_at - loop.time()) > 0:
             taken = await live.delivery.take(left_s)
+            taken.pieces = silent + taken.pieces
             if taken.ending is not None or any(piece.text for piece in taken.pieces):
                 return taken
-        return Taken()
+            if live.prepared.tells_logprobs:
+                silent = taken.pieces
+        return Taken(pieces=silent)
 
     def _headers(self, admission: Admission) -> Headers:
         live = admission.live

@@ -11,10 +11,12 @@ from typing import Any
 from weir.common.v1.subject_pb2 import LatencySla, RequestClass
 from weir_core.errors import InvalidField
 from weir_gateway.intake.checks import check_token_count
-from weir_gateway.intake.generation_request import FieldNames, GenerationRequest, SamplingRequest
+from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.messages import to_chat
+from weir_gateway.openai.response_format import to_output_format
+from weir_gateway.openai.sampling_fields import is_id, to_sampling
 
 _HARMLESS = frozenset(
     {
@@ -41,16 +43,8 @@ _CLASSES = {
 }
 # Field -> the value at which it changes nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
     "tools": ([],),
     "functions": ([],),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
     "store": (False,),
@@ -58,16 +52,13 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),
     "echo": (False,),
+    "best_of": (),
     "suffix": ("",),
     "moderation": (),
 }
 _WHY = {
-    "n": "one answer a request; send several requests",
     "tools": "tool calls are not built yet",
     "functions": "tool calls are not built yet",
-    "response_format": "constrained output is not built yet",
-    "logprobs": "log-probabilities are not built yet",
-    "top_logprobs": "log-probabilities are not built yet",
 }
 
 
@@ -81,15 +72,17 @@ class OpenAiRequest:
 
 def chat_request(body: dict[str, Any]) -> OpenAiRequest:
     """The request of a chat completion. Raises WeirError."""
-    return _request(body, _chat_input)
+    return _request(body, _chat_input, chat=True)
 
 
 def completion_request(body: dict[str, Any]) -> OpenAiRequest:
     """The request of a completion. Raises WeirError."""
-    return _request(body, _prompt_input)
+    return _request(body, _prompt_input, chat=False)
 
 
-def _request(body: dict[str, Any], read_input: Callable[[Fields], dict[str, Any]]) -> OpenAiRequest:
+def _request(
+    body: dict[str, Any], read_input: Callable[[Fields], dict[str, Any]], *, chat: bool
+) -> OpenAiRequest:
     fields = Fields(body)
     max_field, max_tokens = _max_tokens(fields)
     stream = fields.boolean("stream")
@@ -98,7 +91,9 @@ def _request(body: dict[str, Any], read_input: Callable[[Fields], dict[str, Any]
         model=_model(fields),
         model_version=fields.text("model_version"),
         max_new_tokens=max_tokens,
-        sampling=_sampling(fields),
+        sampling=to_sampling(fields, chat=chat),
+        output_format=to_output_format(fields),
+        echo=not chat and fields.boolean("echo"),
         stream=stream,
         conversation_id=fields.text("conversation_id"),
         session_id=fields.text("session_id"),
@@ -126,21 +121,17 @@ def _chat_input(fields: Fields) -> dict[str, Any]:
 def _prompt_input(fields: Fields) -> dict[str, Any]:
     value = fields.raw("prompt")
     shared = fields.integer("shared_prefix_characters") or 0
-    if isinstance(value, list) and len(value) == 1 and not _is_id(value[0]):
+    if isinstance(value, list) and len(value) == 1 and not is_id(value[0]):
         value = value[0]
     if isinstance(value, str):
         return {"prompt": value, "shared_prefix_characters": shared}
     if isinstance(value, list):
         check_token_count("prompt", value)
-    if isinstance(value, list) and value and all(map(_is_id, value)):
+    if isinstance(value, list) and value and all(map(is_id, value)):
         return {"token_ids": tuple(value)}
     if isinstance(value, list) and len(value) > 1:
         raise fields.unsupported("prompt", "one prompt a request; send several requests")
     raise InvalidField("prompt", Shape(value), "a string, or an array of token ids, not empty")
-
-
-def _is_id(value: object) -> bool:
-    return type(value) is int
 
 
 def _max_tokens(fields: Fields) -> tuple[str, int | None]:
@@ -155,38 +146,6 @@ def _max_tokens(fields: Fields) -> tuple[str, int | None]:
                 name, value, f"left out, or equal to {given[0][0]} ({given[0][1]}), its other name"
             )
     return given[0]
-
-
-def _sampling(fields: Fields) -> SamplingRequest:
-    return SamplingRequest(
-        temperature=fields.number("temperature"),
-        top_p=fields.number("top_p"),
-        top_k=fields.integer("top_k"),
-        seed=fields.integer("seed"),
-        stop=_stop(fields),
-        stop_token_ids=_stop_ids(fields),
-        ignore_eos=fields.boolean("ignore_eos"),
-    )
-
-
-def _stop(fields: Fields) -> tuple[str, ...]:
-    value = fields.raw("stop")
-    if value is None:
-        return ()
-    values = value if isinstance(value, list) else [value]
-    for at, entry in enumerate(values):
-        if not isinstance(entry, str):
-            name = f"stop[{at}]" if isinstance(value, list) else "stop"
-            raise fields.invalid(name, Shape(entry), "a string")
-    return tuple(values)
-
-
-def _stop_ids(fields: Fields) -> tuple[int, ...]:
-    values = fields.array("stop_token_ids")
-    for at, entry in enumerate(values):
-        if not _is_id(entry):
-            raise fields.invalid(f"stop_token_ids[{at}]", Shape(entry), "an integer")
-    return tuple(values)
 
 
 def _include_usage(fields: Fields, *, stream: bool) -> bool:

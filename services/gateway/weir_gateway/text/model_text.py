@@ -8,6 +8,7 @@ from tokenizers import Encoding, Tokenizer
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.model_folder import ModelFolder
+from weir_core.token_bytes import TokenBytes
 from weir_gateway.text.chat import Chat
 from weir_gateway.text.chat_template import ChatTemplate
 from weir_gateway.text.shared_prefix import SharedPrefixes
@@ -42,6 +43,7 @@ class ModelText:
         self._prefixes = SharedPrefixes(template.render) if template else None
         self.fingerprint = fingerprint
         self.vocab_size = vocab_size
+        self.token_bytes = TokenBytes(tokenizer)
 
     @classmethod
     def load(cls, folder: ModelFolder, clock: Clock) -> "ModelText":
@@ -102,6 +104,10 @@ class ModelText:
             at, wrong = next((i, v) for i, v in enumerate(token_ids) if not 0 <= v < size)
             raise InvalidField(f"{field}[{at}]", wrong, f"a token id from 0 to {size - 1}")
         return Prompt(token_ids, 0)
+
+    def decode(self, token_ids: list[int]) -> str:
+        """The text of tokens, without the special ones."""
+        return self._tokenizer.decode(token_ids)
 
     @cached_property
     def _longest_token(self) -> int:

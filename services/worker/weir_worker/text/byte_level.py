@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
-from weir_worker.text.byte_alphabet import character_of_byte
+from weir_core.token_bytes import TokenBytes
 
 # A character has at most 4 bytes, so at most 3 tokens before the output can be part of one.
 _LOOK_BACK = 4
@@ -19,10 +19,8 @@ class ByteLevelDetokenizerFactory:
     """The bytes of every token, looked up in the tokenizer once."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._byte_of = {char: byte for byte, char in enumerate(character_of_byte())}
-        added = tokenizer.get_added_tokens_decoder()
-        self._bytes = {token_id: b"" for token_id, token in added.items() if token.special}
+        self._tokens = TokenBytes(tokenizer)
+        self._bytes: dict[int, bytes] = {}
 
     def open(self, prompt_token_ids: Sequence[int]) -> "ByteLevelDetokenizer":
         """Start after a prompt; a character that it leaves open is completed."""
@@ -35,18 +33,9 @@ class ByteLevelDetokenizerFactory:
         """Return the bytes of a token; none for a special one or one that does not exist."""
         found = self._bytes.get(token_id)
         if found is None:
-            found = self._bytes[token_id] = self._look_up(token_id)
+            special = self._tokens.is_special(token_id)
+            found = self._bytes[token_id] = b"" if special else self._tokens.of(token_id)
         return found
-
-    def _look_up(self, token_id: int) -> bytes:
-        piece = self._tokenizer.id_to_token(token_id) if 0 <= token_id < 2**32 else None
-        if piece is None:
-            return b""
-        try:
-            return bytes(self._byte_of[char] for char in piece)
-        except KeyError:
-            # An added token in plain text, such as one that holds a space.
-            return piece.encode()
 
 
 class ByteLevelDetokenizer:
