@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto bench-stack bench-limiter clean
+.PHONY: help run test soak lint types format proto bench-stack bench-limiter bench-engine peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,12 @@ bench-stack: $(VENV)/.installed-run ## Measure the whole stack; the last line is
 
 bench-limiter: $(VENV)/.installed-dev ## Measure the token account; the last line is JSON
 	$(BIN)/python -m bench.limiter $(ARGS)
+
+peers: $(VENV)/.created ## Install the engines and gateways that ours are measured beside (under $PEERS)
+	$(BIN)/python -m bench.peers.install $(ARGS)
+
+bench-engine: $(VENV)/.installed-run ## Measure the engine and its peers; the last line is JSON
+	$(BIN)/python -m bench.engine $(ARGS)
 
 clean: ## Remove the environment, caches and build output (not the downloaded model)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
