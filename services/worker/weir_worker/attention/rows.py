@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from weir_worker.models.base import SequenceSlice
+
+_Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,12 @@ class StepRows:
         device: torch.device | None = None,
     ) -> "StepRows":
         """Compute positions and slots of the slices' rows, then put them into `order`."""
-        positions = np.concatenate([_positions(piece) for piece in slices])
-        slots = np.concatenate([_slots(piece, block_size) for piece in slices])
+        lengths = np.array([piece.length for piece in slices], dtype=np.int64)
+        starts = np.array([piece.start for piece in slices], dtype=np.int64)
+        firsts = np.cumsum(lengths) - lengths
+        positions = np.arange(lengths.sum()) + np.repeat(starts - firsts, lengths)
+        slots = _blocks(slices, block_size, positions, lengths) * block_size
+        slots += positions % block_size
         if order is not None:
             positions, slots = positions[order], slots[order]
         return cls(
@@ -56,15 +63,17 @@ class StepRows:
         return places[batch_rows]
 
 
-def _positions(piece: SequenceSlice) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.arange(piece.start, piece.start + piece.length, dtype=np.int64)
-
-
-def _slots(piece: SequenceSlice, block_size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    positions = _positions(piece)
-    first, last = piece.start // block_size, int(positions[-1]) // block_size
-    blocks = np.asarray(piece.block_table[first : last + 1], dtype=np.int64)
-    slots: np.ndarray[tuple[int], np.dtype[np.int64]] = (
-        blocks[positions // block_size - first] * block_size + positions % block_size
-    )
-    return slots
+def _blocks(
+    slices: Sequence[SequenceSlice], block_size: int, positions: _Integers, lengths: _Integers
+) -> _Integers:
+    """The block of each row."""
+    blocks: list[int] = []
+    # Where in `blocks` a sequence's block 0 would be: those before its rows are left out.
+    begins = []
+    for piece in slices:
+        first = piece.start // block_size
+        begins.append(len(blocks) - first)
+        last = (piece.start + piece.length - 1) // block_size
+        blocks.extend(piece.block_table[first : last + 1])
+    places = positions // block_size + np.repeat(np.array(begins, dtype=np.int64), lengths)
+    return np.array(blocks, dtype=np.int64)[places]

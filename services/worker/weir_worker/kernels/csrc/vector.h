@@ -1,0 +1,80 @@
+// Vectors of the processor's width, and functions over them whose results do not depend on it.
+//
+// FMA contraction is on (GCC's default): a*b + c on vectors is one rounding everywhere.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#define WEIR_EXPORT __attribute__((visibility("default")))
+
+namespace weir {
+
+// Below this many floats a second thread costs more than it helps.
+constexpr int64_t kWorthAThread = 1 << 15;
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
+// Sums over a row are kept in this many lanes on every processor.
+constexpr int kSums = 16;
+
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
+
+inline Floats load(const float* p) {
+  Floats v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+
+inline Floats spread(float x) { return x - Floats{}; }
+
+// e^x after Cephes' expf: 2^n e^r with |r| <= ln(2)/2, relative error below 2e-7; NaN stays.
+inline Floats exp(Floats x) {
+  x = x < -87.0f ? spread(-87.0f) : x;
+  x = x > 88.0f ? spread(88.0f) : x;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  Floats n = (x * 1.44269504088896341f + magic) - magic;
+  Floats r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+  Floats scale;
+  std::memcpy(&scale, &power, sizeof scale);
+  return p * scale;
+}
+
+inline float tree_sum(const float* sums) {
+  float s[kSums];
+  std::memcpy(s, sums, sizeof s);
+  for (int width = kSums / 2; width; width /= 2)
+    for (int i = 0; i < width; ++i) s[i] += s[i + width];
+  return s[0];
+}
+
+// x.x over n floats, n a multiple of 16.
+inline float square_sum(const float* x, int64_t n) {
+  Floats sums[kSums / kLanes] = {};
+  for (int64_t i = 0; i < n; i += kSums)
+    for (int part = 0; part < kSums / kLanes; ++part) {
+      Floats v = load(x + i + part * kLanes);
+      sums[part] = sums[part] + v * v;
+    }
+  float flat[kSums];
+  std::memcpy(flat, sums, sizeof flat);
+  return tree_sum(flat);
+}
+
+}  // namespace weir

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from weir_worker.kernels import Kernels
+from weir_worker.kernels.build import build
+from weir_worker.kernels.processor import COMPILER_FLAGS, Level, best_level, cpu_flags
+
+
+def _levels() -> list[Level]:
+    """Every kind of library that runs on this processor."""
+    levels: list[Level] = list(COMPILER_FLAGS)
+    best = best_level(cpu_flags())
+    return levels[: levels.index(best) + 1] if best else []
+
+
+@pytest.fixture(scope="session", params=_levels() or ["none"])
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    """The kernels at one level; the libraries stay in the user's cache, as a worker's do."""
+    if request.param == "none":
+        pytest.skip("kernels need Linux on x86-64 with AVX2")
+    return Kernels(build(request.param, timeout_s=100), request.param)
+
+
+@pytest.fixture(autouse=True)
+def three_threads() -> Iterator[None]:
+    """More than most of the tests' work can be shared among evenly."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
