@@ -18,6 +18,8 @@ from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
+from weir_worker.models.family import FAMILY
+
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 BOS_TOKEN_ID = 1
 EOS_TOKEN_ID = 2
@@ -160,6 +162,7 @@ def tiny_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
         head_dim * config["num_key_value_heads"],
     )
     qwen, tensors = config["model_type"].startswith("qwen"), Tensors()
+    member = FAMILY[config["model_type"]]
 
     def add(name: str, *shape: int, bias: bool = False) -> None:
         scale = shape[-1] ** -0.5
@@ -168,7 +171,8 @@ def tiny_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
             tensors[f"{name}.bias"] = rng.standard_normal(shape[0]).astype(np.float32)
 
     def add_norm(name: str, width: int) -> None:
-        tensors[f"{name}.weight"] = rng.uniform(0.5, 1.5, width).astype(np.float32)
+        gain = rng.uniform(0.5, 1.5, width).astype(np.float32)
+        tensors[f"{name}.weight"] = gain - np.float32(member.gain_offset)
 
     add("model.embed_tokens", config["vocab_size"], hidden)
     for layer in range(config["num_hidden_layers"]):
@@ -179,7 +183,10 @@ def tiny_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
         for part, width in (("q", query), ("k", key), ("v", key)):
             add(f"{prefix}.self_attn.{part}_proj", width, hidden, bias=biased)
         add(f"{prefix}.self_attn.o_proj", hidden, query, bias=biased and not qwen)
-        if config["model_type"] == "qwen3":
+        if member.sandwich_norms:
+            add_norm(f"{prefix}.pre_feedforward_layernorm", hidden)
+            add_norm(f"{prefix}.post_feedforward_layernorm", hidden)
+        if member.head_norms:
             add_norm(f"{prefix}.self_attn.q_norm", head_dim)
             add_norm(f"{prefix}.self_attn.k_norm", head_dim)
         for part in ("gate", "up"):

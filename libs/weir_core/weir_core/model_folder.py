@@ -17,6 +17,11 @@ from weir_core.errors import Reason, WeirError
 
 _TOKENIZER = "tokenizer.json"
 _TEMPLATE = "chat_template.jinja"
+_ADAPTER = "adapter_config.json"
+_MOST_JSON_BYTES = 32 << 20
+_MOST_TEMPLATE_BYTES = 1 << 20
+_MOST_TOKENIZER_BYTES = 512 << 20
+_LARGEST = (1 << 31) - 1
 
 
 class ModelFileError(WeirError):
@@ -46,9 +51,16 @@ class ModelFolder:
         """Open the folder.
 
         Raises:
-            ModelFileError: config.json or tokenizer.json is missing or unreadable.
+            ModelFileError: config.json or tokenizer.json is missing or unreadable, or the folder
+                holds an adapter in place of a model.
         """
         self.path = path
+        if (path / _ADAPTER).is_file():
+            raise ModelFileError(
+                path / _ADAPTER,
+                "this is an adapter (LoRA), which is not built; merge it into its base model and "
+                "give that folder",
+            )
         self.config = self._json("config.json")
         if not self.tokenizer_path.is_file():
             raise ModelFileError(self.tokenizer_path, "the file is missing")
@@ -70,43 +82,52 @@ class ModelFolder:
 
     @property
     def max_context(self) -> int:
-        """Most tokens of one sequence; an active sliding window bounds it, as none is built."""
-        longest = self.integer("max_position_embeddings")
-        window = self.config.get("sliding_window")
-        if isinstance(window, int) and self.config.get("use_sliding_window", True):
-            return min(longest, window)
-        return longest
+        """Most tokens of one sequence."""
+        return self.integer("max_position_embeddings")
 
     @cached_property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """Tokens that end a sequence: those of generation_config.json and of config.json."""
+        """Tokens that end a sequence: those of generation_config.json and of config.json.
+
+        Raises:
+            ModelFileError: one is not in the vocabulary.
+        """
         ids: dict[int, None] = {}
-        for source in (self._json("generation_config.json", optional=True), self.config):
+        generation = self._json("generation_config.json", optional=True)
+        for name, source in (("generation_config.json", generation), ("config.json", self.config)):
             value = source.get("eos_token_id")
             for token in value if isinstance(value, list) else [value]:
-                if isinstance(token, int):
-                    ids[token] = None
+                if token is not None:
+                    ids[self._token(name, "eos_token_id", token)] = None
         return tuple(ids)
 
     @property
     def bos_token_id(self) -> int | None:
         """The token that begins a sequence, if the model has one."""
         value = self.config.get("bos_token_id")
-        return value if isinstance(value, int) else None
+        return None if value is None else self._token("config.json", "bos_token_id", value)
 
     @cached_property
     def chat_template(self) -> str | None:
         """The Jinja source of the chat template; None when the model has none.
 
         It comes from a model's author: render it in a sandbox only.
+
+        Raises:
+            ModelFileError: it is not UTF-8, or larger than 1 MiB.
         """
         path = self.path / _TEMPLATE
         if path.is_file():
-            return path.read_text(encoding="utf-8")
+            return _text(path, _read(path, _MOST_TEMPLATE_BYTES))
         template = self._tokenizer_config.get("chat_template")
         if isinstance(template, list):
-            named = {entry["name"]: entry["template"] for entry in template}
-            template = named.get("default")
+            named = [e for e in template if isinstance(e, dict) and e.get("name") == "default"]
+            template = named[0].get("template") if named else None
+        if isinstance(template, str) and len(template) > _MOST_TEMPLATE_BYTES:
+            raise ModelFileError(
+                self.path / "tokenizer_config.json",
+                f"chat_template has {len(template)} characters; at most {_MOST_TEMPLATE_BYTES}",
+            )
         return template if isinstance(template, str) else None
 
     @cached_property
@@ -131,26 +152,52 @@ class ModelFolder:
         Raises:
             ModelFileError: tokenizer.json is not one.
         """
+        content = _text(self.tokenizer_path, _read(self.tokenizer_path, _MOST_TOKENIZER_BYTES))
         try:
-            tokenizer = Tokenizer.from_file(str(self.tokenizer_path))
+            tokenizer = Tokenizer.from_str(content)
         except Exception as error:  # the library raises bare Exception
-            raise ModelFileError(self.tokenizer_path, f"not a tokenizer: {error}") from error
+            problem = f"not a tokenizer: {_one_line(error)}"
+            raise ModelFileError(self.tokenizer_path, problem) from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
 
-    def integer(self, field: str) -> int:
-        """A positive integer of config.json.
+    def integer(self, field: str, default: int | None = None, *, most: int = _LARGEST) -> int:
+        """A positive integer of config.json; `default` where it is absent or null.
 
         Raises:
-            ModelFileError: it is absent or anything else.
+            ModelFileError: it is anything else, or absent without a default.
         """
         value = self.config.get(field)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             raise ModelFileError(
-                self.path / "config.json", f"{field} is {value!r}; it must be a positive integer"
+                self.path / "config.json",
+                f"{field} is {_told(value)}; it must be a positive integer, at most {most}",
             )
         return value
+
+    def number(self, field: str, default: float) -> float:
+        """A positive number of config.json; `default` where it is absent or null.
+
+        Raises:
+            ModelFileError: it is anything else.
+        """
+        value = self.config.get(field)
+        if value is None:
+            return default
+        if not isinstance(value, int | float) or not 0 < value < 1e30:
+            raise ModelFileError(
+                self.path / "config.json", f"{field} is {_told(value)}; it must be positive"
+            )
+        return float(value)
+
+    def _token(self, name: str, field: str, value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.vocab_size:
+            return value
+        bound = f"it must be a token, 0 to {self.vocab_size - 1}"
+        raise ModelFileError(self.path / name, f"{field} is {_told(value)}; {bound}")
 
     @cached_property
     def _tokenizer_config(self) -> dict[str, Any]:
@@ -158,14 +205,45 @@ class ModelFolder:
 
     def _json(self, name: str, *, optional: bool = False) -> dict[str, Any]:
         path = self.path / name
+        if optional and not path.exists():
+            return {}
+        content = _read(path, _MOST_JSON_BYTES)
         try:
-            value = json.loads(path.read_bytes())
-        except FileNotFoundError as error:
-            if optional:
-                return {}
-            raise ModelFileError(path, "the file is missing") from error
-        except (OSError, ValueError) as error:
-            raise ModelFileError(path, f"not readable as JSON: {error}") from error
+            value = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ModelFileError(path, f"not readable as JSON: {_one_line(error)}") from error
         if not isinstance(value, dict):
             raise ModelFileError(path, "not a JSON object")
         return value
+
+
+def _read(path: Path, most: int) -> bytes:
+    """A whole file. Raises ModelFileError if there is none or it has more than `most` bytes."""
+    try:
+        size = path.stat().st_size
+        if size > most:
+            raise ModelFileError(path, f"it has {size} bytes; at most {most}")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelFileError(path, "the file is missing") from error
+    except OSError as error:
+        raise ModelFileError(path, f"cannot be read: {error.strerror}") from error
+
+
+def _text(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFileError(path, f"damaged: bad UTF-8 at byte {error.start}") from error
+
+
+def _told(value: object) -> str:
+    """A value as an error shows it: the start of it, on one line."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # an integer of thousands of digits
+        return "a huge integer"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,10 +1,12 @@
 """Logits are equal bit for bit whole, chunked, alone, batched and over reused blocks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from bench.golden_logprobs import ARCHITECTURES
 from tests.default_model import default_model_folder
 from tests.tiny_llama import write_tiny_llama
 from tests.worker.numerics.support import chunked, forward, made_up_tokens
@@ -13,10 +15,16 @@ from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
 
+_MODELS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "gemma3": ARCHITECTURES["gemma3"] | {"num_hidden_layers": 2},
+}
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
-    return load_model(write_tiny_llama(tmp_path_factory.mktemp("tiny")))
+
+@pytest.fixture(scope="module", params=_MODELS)
+def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
+    overrides = _MODELS[request.param]
+    return load_model(write_tiny_llama(tmp_path_factory.mktemp("tiny"), overrides=overrides))
 
 
 @pytest.mark.parametrize("block_size", [8, 16, 64])

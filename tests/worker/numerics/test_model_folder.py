@@ -25,11 +25,33 @@ def test_end_tokens_of_both_configs_count(tmp_path: Path) -> None:
     assert ModelFolder(tmp_path).eos_token_ids == (7, 2)
 
 
-def test_an_active_sliding_window_bounds_the_context(tmp_path: Path) -> None:
-    folder = _with_config(tmp_path, sliding_window=100)
-    assert ModelFolder(folder).max_context == 100
-    folder = _with_config(tmp_path, sliding_window=100, use_sliding_window=False)
-    assert ModelFolder(folder).max_context == 512
+@pytest.mark.parametrize(
+    ("changes", "windows"),
+    [
+        ({"model_type": "llama", "sliding_window": 100}, (None, None)),
+        ({"model_type": "mistral", "sliding_window": 100}, (100, 100)),
+        ({"model_type": "mistral", "sliding_window": None}, (None, None)),
+        ({"model_type": "mistral", "sliding_window": 512}, (None, None)),  # the whole context
+        ({"model_type": "qwen2", "sliding_window": 100, "max_window_layers": 0}, (None, None)),
+        (
+            {"model_type": "qwen3", "use_sliding_window": True, "sliding_window": 9}
+            | {"max_window_layers": 1},
+            (None, 9),
+        ),
+        ({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, (5, None)),
+        ({"model_type": "gemma3_text", "hidden_act": None, "sliding_window": 8}, (8, 8)),
+        (
+            {"model_type": "gemma3_text", "hidden_act": None, "sliding_window": 8}
+            | {"sliding_window_pattern": 2},
+            (8, None),
+        ),
+    ],
+)
+def test_windows_are_those_of_hugging_faces_classes(
+    tmp_path: Path, changes: dict[str, Any], windows: tuple[int | None, ...]
+) -> None:
+    config = LlamaConfig.from_folder(ModelFolder(_with_config(tmp_path, **changes)))
+    assert tuple(kind.window for kind in config.layers) == windows
 
 
 def test_the_template_may_stand_in_the_tokenizer_config(tmp_path: Path) -> None:
@@ -83,8 +105,28 @@ def test_a_broken_folder_is_refused(
         ({"num_hidden_layers": "many"}, "num_hidden_layers is 'many'"),
         ({"num_key_value_heads": 3}, "4 heads, 3 KV heads"),
         ({"vocab_size": 321}, "shape [320, 64]; config.json demands [321, 64]"),
-        ({"num_hidden_layers": 3}, "model.layers.2.input_layernorm.weight is missing"),
+        ({"num_hidden_layers": 3}, "model.layers.2.self_attn.q_proj.weight is missing"),
         ({"num_hidden_layers": 1}, "model.layers.1.input_layernorm.weight belongs to no"),
+        ({"num_hidden_layers": 5000}, "num_hidden_layers is 5000; it must be a positive integer, "),
+        ({"vocab_size": 10**30}, "vocab_size is 1000000000000000000000000000000; it must be a"),
+        ({"vocab_size": True}, "vocab_size is True"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; it must be positive"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rope_theta": -1.0}, "rope_theta is -1.0; it must be a positive number"),
+        ({"rope_theta": "big"}, "rope_theta is 'big'"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": None}}, "factor is None; it must be"),
+        ({"rope_scaling": [1]}, "rope_scaling is [1]; it must be an object"),
+        ({"eos_token_id": 320}, "eos_token_id is 320; it must be a token, 0 to 319"),
+        ({"eos_token_id": "</s>"}, "eos_token_id is '</s>'"),
+        ({"bos_token_id": -1}, "bos_token_id is -1; it must be a token"),
+        ({"layer_types": ["full_attention"]}, "it must name all 2 layers"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "holds 'linear_attention'; b"),
+        ({"model_type": "mistral", "sliding_window": 0}, "sliding_window is 0; it must be a pos"),
+        ({"model_type": "qwen2"}, "tensor model.layers.0.self_attn.q_proj.bias is missing"),
+        ({"model_type": "qwen3"}, "model.layers.0.self_attn.q_norm.weight is missing"),
+        ({"model_type": "gemma3"}, "model_type 'gemma3' is not supported; supported are llama"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0: not built"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config is {'quant_met"),
     ],
 )
 def test_a_config_that_cannot_be_served_is_refused(
@@ -129,7 +171,7 @@ def test_shards_are_one_model(tmp_path: Path) -> None:
         logits.append(forward(model, [(tokens, 0, 20, range(2))]))
     assert torch.equal(*logits)
     listing.write_text(json.dumps({"weight_map": {"a": "../x.safetensors"}}))
-    with pytest.raises(ModelFileError, match="a shard lies outside the folder"):
+    with pytest.raises(ModelFileError, match="lies outside the folder"):
         load_model(tmp_path)
 
 

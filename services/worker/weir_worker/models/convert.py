@@ -1,4 +1,4 @@
-"""Converts a GGUF file of the Llama family into a Hugging Face folder in fp32."""
+"""Converts a GGUF file into a Hugging Face folder in fp32."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from weir_worker.models.gguf_config import hugging_face_config, layout_of, speci
 from weir_worker.models.gguf_file import GgufFile, open_gguf
 from weir_worker.models.gguf_rope import ROPE_DIVISORS
 from weir_worker.models.gguf_tokenizer import build_tokenizer
-from weir_worker.models.llama_layout import LlamaLayout, hugging_face_name
+from weir_worker.models.llama_layout import LlamaLayout, is_norm
 from weir_worker.models.manifest import Manifest, sha256
 from weir_worker.models.safetensors_writer import write_safetensors
 
@@ -91,16 +91,17 @@ def _write_folder(file: GgufFile, folder: Path) -> None:
 
 
 def _write_weights(file: GgufFile, config: dict[str, Any], path: Path) -> None:
-    origins = _origins(file, layout_of(config))
-    interleaved = config["model_type"] == "llama"
+    layout = layout_of(config)
+    origins, member = _origins(file, layout), layout.member
 
     def values(name: str) -> npt.NDArray[np.float32]:
         tensor = file.tensor(origins[name])
         if not np.isfinite(tensor).all():
             raise ModelFileError(file.path, f"damaged: {origins[name]} holds NaN or infinity")
-        if interleaved and any(part in name for part in _ROTATED):
-            return half_split(tensor, config["head_dim"])
-        return tensor
+        if member.interleaved and any(part in name for part in _ROTATED):
+            return half_split(tensor, layout.head_dim)
+        # GGUF files hold the gains themselves, Hugging Face's without what is added to them.
+        return tensor - np.float32(member.gain_offset) if is_norm(name) else tensor
 
     write_safetensors(path, {name: file.tensors[origins[name]].shape for name in origins}, values)
 
@@ -111,7 +112,7 @@ def _origins(file: GgufFile, layout: LlamaLayout) -> dict[str, str]:
     for info in file.tensors.values():
         if info.name == ROPE_DIVISORS:
             continue
-        name = hugging_face_name(info.name)
+        name = layout.hugging_face_name(info.name)
         expected = layout.shape(name) if name else None
         if name is None or expected is None:
             raise ModelFileError(file.path, f"tensor {info.name} belongs to no supported model")

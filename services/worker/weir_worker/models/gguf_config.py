@@ -4,15 +4,11 @@ import math
 from typing import Any
 
 from weir_core.model_folder import ModelFileError
+from weir_worker.models.family import FAMILY, GGUF_FAMILY, FamilyMember
 from weir_worker.models.gguf_file import GgufFile
 from weir_worker.models.gguf_rope import rope_scaling
 from weir_worker.models.llama_layout import LlamaLayout
 
-_CLASSES = {
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-}
 _SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 
 
@@ -22,23 +18,22 @@ def hugging_face_config(file: GgufFile) -> dict[str, Any]:
     Raises:
         ModelFileError: the architecture or a part of it is not supported, or a size is absurd.
     """
-    arch = file.metadata.get("general.architecture")
-    if arch not in _CLASSES:
-        raise ModelFileError(
-            file.path,
-            f"architecture {arch!r} is not supported; supported are {', '.join(_CLASSES)}",
-        )
+    member = _member(file)
+    arch = str(file.metadata["general.architecture"])
     theta = _positive(file, f"{arch}.rope.freq_base", 10_000.0)
+    sizes = _sizes(file, arch)
     return {
-        "architectures": [_CLASSES[arch]],
-        "model_type": arch,
-        **_sizes(file, arch),
+        "architectures": [member.class_name],
+        "model_type": member.model_type,
+        **sizes,
         "rms_norm_eps": _positive(file, f"{arch}.attention.layer_norm_rms_epsilon", 1e-5),
         "rope_theta": theta,
         "rope_scaling": rope_scaling(file, arch, theta),
-        "hidden_act": "silu",
+        **_window(file, arch),
+        **(_gemma(sizes) if member.scaled_embedding else {}),
+        member.activation_field: member.activation,
         "tie_word_embeddings": "output.weight" not in file.tensors,
-        "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
+        "bos_token_id": _token_id(file, "bos"),
         "eos_token_id": _eos_token_ids(file),
         "dtype": "float32",
     }
@@ -65,7 +60,45 @@ def layout_of(config: dict[str, Any]) -> LlamaLayout:
         num_heads=config["num_attention_heads"],
         num_kv_heads=config["num_key_value_heads"],
         head_dim=config["head_dim"],
+        member=FAMILY[config["model_type"]],
     )
+
+
+def _member(file: GgufFile) -> FamilyMember:
+    """The architecture; of those called `llama`, Mistral's are the ones with a window."""
+    arch = file.metadata.get("general.architecture")
+    if not isinstance(arch, str) or arch not in GGUF_FAMILY:
+        raise ModelFileError(
+            file.path,
+            f"architecture {arch!r:.80} is not supported; supported are {', '.join(GGUF_FAMILY)}",
+        )
+    if arch == "llama" and file.metadata.get("llama.attention.sliding_window"):
+        return FAMILY["mistral"]
+    return GGUF_FAMILY[arch]
+
+
+def _window(file: GgufFile, arch: str) -> dict[str, Any]:
+    """The sliding window, for the layers that have one."""
+    key = f"{arch}.attention.sliding_window"
+    if not file.metadata.get(key):
+        return {}
+    if arch not in ("llama", "gemma3"):
+        raise ModelFileError(file.path, f"{key}: a sliding window of {arch} is not built")
+    return {"sliding_window": _integer(file, key)}
+
+
+def _gemma(sizes: dict[str, int]) -> dict[str, Any]:
+    """What Gemma's GGUF files leave out, as in llama.cpp's loader: gemma3.
+
+    Its largest member, told by its 62 layers, scales queries by width over heads.
+    """
+    largest = sizes["num_hidden_layers"] == 62
+    scale = sizes["hidden_size"] // sizes["num_attention_heads"] if largest else sizes["head_dim"]
+    return {
+        "query_pre_attn_scalar": scale,
+        "rope_local_base_freq": 10_000.0,
+        "sliding_window_pattern": 6,
+    }
 
 
 def _sizes(file: GgufFile, arch: str) -> dict[str, int]:
@@ -93,19 +126,29 @@ def _sizes(file: GgufFile, arch: str) -> dict[str, int]:
 
 
 def _eos_token_ids(file: GgufFile) -> list[int]:
-    keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
-    return list(dict.fromkeys(file.metadata[key] for key in keys if key in file.metadata))
+    ids = [_token_id(file, name) for name in ("eos", "eot")]
+    return list(dict.fromkeys(token for token in ids if token is not None))
+
+
+def _token_id(file: GgufFile, name: str) -> int | None:
+    key = f"tokenizer.ggml.{name}_token_id"
+    token = file.metadata.get(key)
+    rows = file.tensors["token_embd.weight"].shape[0]
+    if token is None or (isinstance(token, int) and 0 <= token < rows):
+        return token
+    raise ModelFileError(file.path, f"{key} is {token!r:.80}; it must be 0 to {rows - 1}")
 
 
 def _positive(file: GgufFile, key: str, default: float) -> float:
     value = file.metadata.get(key, default)
     if not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ModelFileError(file.path, f"{key} is {value!r}; it must be a positive number")
+        raise ModelFileError(file.path, f"{key} is {value!r:.80}; it must be a positive number")
     return float(value)
 
 
 def _integer(file: GgufFile, key: str, default: int | None = None) -> int:
     value = file.metadata.get(key, default)
     if not isinstance(value, int) or not 1 <= value <= 1 << 24:
-        raise ModelFileError(file.path, f"{key} is {value!r}; it must be an integer in [1, 2^24]")
+        problem = f"{key} is {value!r:.80}; it must be an integer in [1, 2^24]"
+        raise ModelFileError(file.path, problem)
     return value

@@ -1,4 +1,4 @@
-"""The Llama family of decoders: Llama, SmolLM2, Mistral, Qwen2, Qwen2.5, Qwen3."""
+"""The Llama family of decoders: Llama, SmolLM2, Mistral, Qwen2, Qwen2.5, Qwen3, Gemma 3."""
 
 from collections.abc import Sequence
 
@@ -39,11 +39,14 @@ class LlamaModel:
         )
         self._embedding = weights.take("model.embed_tokens.weight")
         self._layers = [LlamaLayer(config, weights, index) for index in range(config.num_layers)]
-        gain = weights.take("model.norm.weight")
+        gain = weights.take("model.norm.weight") + config.member.gain_offset
         self._norm = RmsNorm(gain, config.hidden_size, config.rms_norm_eps)
         tied = config.tie_word_embeddings or "lm_head.weight" not in weights
         self._head = make_linear(self._embedding if tied else weights.take("lm_head.weight"))
-        self._rotary = RotaryTable(config.rope, config.head_dim, config.max_context, device, dtype)
+        self._rotary = {
+            rope: RotaryTable(rope, config.head_dim, config.max_context, device, dtype)
+            for rope in {kind.rope for kind in config.layers}
+        }
         self._cache: PagedKvCache | None = None
 
     @property
@@ -93,6 +96,7 @@ class LlamaModel:
         tokens = torch.tensor(batch.token_ids, dtype=torch.int64, device=self._device)
         wanted = torch.tensor(batch.logit_rows, dtype=torch.int64, device=self._device)
         x = functional.embedding(plan.rows.arrange(tokens), self._embedding)
+        x.mul_(self._config.embedding_scale)
         x = self._run_layers(x, plan, cache, plan.rows.locate(wanted))
         if not len(batch.logit_rows):
             return x.new_empty((0, self._config.vocab_size), dtype=torch.float32)
@@ -106,14 +110,15 @@ class LlamaModel:
         The last layer's keys and values are written for all rows, its output is computed for
         the wanted ones only: nobody reads the others'.
         """
-        cos, sin = self._rotary.at(plan.rows.positions)
+        angles = {rope: table.at(plan.rows.positions) for rope, table in self._rotary.items()}
         last = len(self._layers) - 1
         for index, layer in enumerate(self._layers):
-            q, k, v = layer.project(x, cos, sin)
+            kind = self._config.layers[index]
+            q, k, v = layer.project(x, *angles[kind.rope])
             cache.write(index, k, v, plan.rows.slots)
             if index == last and not len(wanted):
                 return x[wanted]
-            attended = plan.attend(q, cache.keys[index], cache.values[index])
+            attended = plan.attend(q, cache.keys[index], cache.values[index], kind.window)
             if index == last:
                 x, attended = x[wanted], attended[wanted]
             x = layer.finish(x, attended)

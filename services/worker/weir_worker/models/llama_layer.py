@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional
 
 from weir_worker.linear import Linear, make_linear
+from weir_worker.models.family import GELU_TANH
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
@@ -23,7 +24,14 @@ class LlamaLayer:
         self._rotated = config.num_heads + config.num_kv_heads
         self._head_dim = config.head_dim
         self._attention_norm = _norm(config, weights, f"{prefix}input_layernorm")
-        self._mlp_norm = _norm(config, weights, f"{prefix}post_attention_layernorm")
+        self._after_attention = self._after_mlp = None
+        if config.member.sandwich_norms:
+            self._after_attention = _norm(config, weights, f"{prefix}post_attention_layernorm")
+            self._mlp_norm = _norm(config, weights, f"{prefix}pre_feedforward_layernorm")
+            self._after_mlp = _norm(config, weights, f"{prefix}post_feedforward_layernorm")
+        else:
+            self._mlp_norm = _norm(config, weights, f"{prefix}post_attention_layernorm")
+        self._gelu = config.member.activation == GELU_TANH
         self._head_norm = _head_norm(config, weights, attention)
         self._qkv = _joined(weights, [f"{attention}{part}_proj" for part in "qkv"])
         self._output = _joined(weights, [f"{attention}o_proj"])
@@ -43,9 +51,12 @@ class LlamaLayer:
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """Add attention's output and then the MLP's to the residual stream `x`, in place."""
-        x.add_(self._output(attended))
+        change = self._output(attended)
+        x.add_(change if self._after_attention is None else self._after_attention(change))
         gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=1)
-        return x.add_(self._down(functional.silu(gate).mul_(up)))
+        gate = functional.gelu(gate, approximate="tanh") if self._gelu else functional.silu(gate)
+        change = self._down(gate.mul_(up))
+        return x.add_(change if self._after_mlp is None else self._after_mlp(change))
 
 
 def _joined(weights: Weights, parts: list[str]) -> Linear:
@@ -55,14 +66,16 @@ def _joined(weights: Weights, parts: list[str]) -> Linear:
 
 
 def _norm(config: LlamaConfig, weights: Weights, name: str) -> RmsNorm:
-    return RmsNorm(weights.take(f"{name}.weight"), config.hidden_size, config.rms_norm_eps)
+    gain = weights.take(f"{name}.weight") + config.member.gain_offset
+    return RmsNorm(gain, config.hidden_size, config.rms_norm_eps)
 
 
 def _head_norm(config: LlamaConfig, weights: Weights, attention: str) -> RmsNorm | None:
-    """Qwen3's norm of each query and key head; its gain is [rotated heads, head_dim]."""
-    query = weights.optional(f"{attention}q_norm.weight")
-    if query is None:
+    """The norm of each query and key head; its gain is [rotated heads, head_dim]."""
+    if not config.member.head_norms:
         return None
-    key = weights.take(f"{attention}k_norm.weight")
+    offset = config.member.gain_offset
+    query = (weights.take(f"{attention}q_norm.weight") + offset) * config.query_scale
+    key = weights.take(f"{attention}k_norm.weight") + offset
     gain = torch.cat([query.repeat(config.num_heads, 1), key.repeat(config.num_kv_heads, 1)])
     return RmsNorm(gain, config.head_dim, config.rms_norm_eps)

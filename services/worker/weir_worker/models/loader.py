@@ -35,5 +35,5 @@ def load_model(
     if dtype is None:
         dtype = torch.float32 if target.type == "cpu" else torch.bfloat16
     config = LlamaConfig.from_folder(ModelFolder(path), kv_dtype_bytes=dtype.itemsize)
-    weights = Weights(path, config.layout.shape, dtype, target)
+    weights = Weights(path, config.layout, dtype, target)
     return LlamaModel(config, weights, device=target, dtype=dtype, attention=attention)

@@ -36,21 +36,24 @@ class RopeParameters:
         """Read `rope_parameters`, or `rope_theta` and `rope_scaling`, of a config.json.
 
         Raises:
-            UnsupportedRope: another kind of scaling, or a rotation of a part of the head.
+            UnsupportedRope: another kind of scaling, a rotation of a part of the head, or a
+                number that is none.
         """
         scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        if not isinstance(scaling, Mapping):
+            raise UnsupportedRope(f"rope_scaling is {scaling!r:.80}; it must be an object")
         kind = scaling.get("rope_type") or scaling.get("type") or "default"
         if kind not in ("default", "linear", "llama3"):
-            raise UnsupportedRope(f"rope type {kind!r}; built are default, linear and llama3")
+            raise UnsupportedRope(f"rope type {kind!r:.80}; built are default, linear and llama3")
         if (config.get("partial_rotary_factor") or 1.0) != 1.0:
             raise UnsupportedRope("partial_rotary_factor; the whole head must be rotated")
         return cls(
-            theta=float(scaling.get("rope_theta") or config.get("rope_theta") or _DEFAULT_THETA),
+            theta=_number({**config, **scaling}, "rope_theta", _DEFAULT_THETA),
             kind=kind,
-            factor=float(scaling.get("factor", 1.0)),
-            low=float(scaling.get("low_freq_factor", 1.0)),
-            high=float(scaling.get("high_freq_factor", 4.0)),
-            original_context=int(scaling.get("original_max_position_embeddings", 8192)),
+            factor=_number(scaling, "factor", 1.0 if kind == "default" else None),
+            low=_number(scaling, "low_freq_factor", 1.0),
+            high=_number(scaling, "high_freq_factor", 4.0),
+            original_context=int(_number(scaling, "original_max_position_embeddings", 8192)),
         )
 
     def inverse_frequencies(self, head_dim: int) -> torch.Tensor:
@@ -66,6 +69,13 @@ class RopeParameters:
         turns = self.original_context * frequencies / (2 * math.pi)
         share = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
         return (1 - share) * frequencies / self.factor + share * frequencies
+
+
+def _number(values: Mapping[str, Any], field: str, default: float | None) -> float:
+    value = default if values.get(field) is None else values[field]
+    if not isinstance(value, int | float) or not 0 < value < 1e30:
+        raise UnsupportedRope(f"{field} is {value!r:.80}; it must be a positive number")
+    return float(value)
 
 
 class RotaryTable:

@@ -1,7 +1,6 @@
 """The tensors of a safetensors folder, each taken once and checked for shape."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +8,24 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from weir_core.model_folder import ModelFileError
+from weir_worker.models.llama_layout import LlamaLayout
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_KINDS = ("F32", "F16", "BF16")
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 class Weights:
     """Tensors by Hugging Face name, read lazily from one file or from shards.
 
-    On CPU an fp32 tensor is a view of the mapped file until it is changed or packed.
+    On CPU an fp32 tensor is a view of the mapped file until it is changed or packed. Names,
+    shapes and types are checked at once, before anything is read or allocated.
     """
 
     def __init__(
         self,
         folder: Path,
-        shape: Callable[[str], tuple[int, ...] | None],
+        layout: LlamaLayout,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
@@ -30,20 +33,23 @@ class Weights:
 
         Args:
             folder: holds model.safetensors, or shards and their index.
-            shape: the expected shape of a name, None if the model has no such tensor.
+            layout: which tensors there must be, of which shapes.
             dtype: of the tensors handed out.
             device: likewise.
 
         Raises:
-            ModelFileError: a file is missing, damaged, or holds a tensor of no such model.
+            ModelFileError: a file is missing or damaged, or its tensors are not the model's.
         """
         self._folder = folder
-        self._shape = shape
+        self._layout = layout
         self._dtype = dtype
         self._device = device
         self._files: dict[str, Any] = {}
         for path in _paths(folder):
             self._open(path)
+        missing = [name for name in layout.required() if name not in self._files]
+        if missing:
+            raise ModelFileError(folder, f"tensor {missing[0]} is missing")
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
@@ -52,25 +58,14 @@ class Weights:
         """The tensor of that name.
 
         Raises:
-            ModelFileError: there is none, its shape is another, or it holds NaN or infinity.
+            ModelFileError: there is none, or it holds NaN or infinity.
         """
         if name not in self._files:
             raise ModelFileError(self._folder, f"tensor {name} is missing")
         tensor: torch.Tensor = self._files[name].get_tensor(name)
-        expected = self._shape(name)
-        if tuple(tensor.shape) != expected:
-            raise ModelFileError(
-                self._folder,
-                f"tensor {name} has shape {list(tensor.shape)}; config.json demands "
-                f"{list(expected or ())}",
-            )
-        if not tensor.is_floating_point() or not bool(tensor.sum().isfinite()):
+        if not bool(tensor.sum(dtype=torch.float32).isfinite()):
             raise ModelFileError(self._folder, f"tensor {name} ({tensor.dtype}) is not finite")
         return tensor.to(self._device, self._dtype)
-
-    def optional(self, name: str) -> torch.Tensor | None:
-        """The tensor of that name; None if the model has none."""
-        return self.take(name) if name in self else None
 
     def joined(self, names: list[str]) -> torch.Tensor:
         """Tensors one below the other."""
@@ -80,24 +75,61 @@ class Weights:
         try:
             file = safe_open(path, framework="pt")
             names = list(file.keys())  # type: ignore[no-untyped-call]
+            shapes = {name: _shape(file, name) for name in names}
         except (OSError, SafetensorError) as error:
-            raise ModelFileError(path, f"cannot be read: {error}") from error
-        for name in names:
+            raise ModelFileError(path, f"cannot be read: {' '.join(str(error).split())}") from error
+        for name, (shape, kind) in shapes.items():
             if name.endswith("rotary_emb.inv_freq"):
                 continue  # old checkpoints store what follows from the config
-            if self._shape(name) is None:
-                raise ModelFileError(path, f"tensor {name} belongs to no supported model")
+            self._check(path, name, shape, kind)
             self._files[name] = file
+
+    def _check(self, path: Path, name: str, shape: tuple[int, ...], kind: str) -> None:
+        expected = self._layout.shape(name)
+        if expected is None:
+            raise ModelFileError(path, f"tensor {name:.120} belongs to no supported model")
+        if shape != expected:
+            raise ModelFileError(
+                path,
+                f"tensor {name} has shape {list(shape)}; config.json demands {list(expected)}",
+            )
+        if kind not in _KINDS:
+            raise ModelFileError(
+                path, f"tensor {name} is of type {kind}; read are {', '.join(_KINDS)}"
+            )
+        if name in self._files:
+            raise ModelFileError(path, f"tensor {name} is in another shard too")
+
+
+def _shape(file: Any, name: str) -> tuple[tuple[int, ...], str]:
+    part = file.get_slice(name)
+    return tuple(part.get_shape()), str(part.get_dtype())
 
 
 def _paths(folder: Path) -> list[Path]:
-    if not (folder / _INDEX).is_file():
-        return [folder / _SINGLE]
+    index = folder / _INDEX
+    if not index.is_file():
+        return [_single(folder)]
     try:
-        index = json.loads((folder / _INDEX).read_bytes())
-        names = sorted({str(name) for name in index["weight_map"].values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelFileError(folder / _INDEX, f"not an index of shards: {error}") from error
-    if any(Path(name).name != name for name in names):
-        raise ModelFileError(folder / _INDEX, "a shard lies outside the folder")
+        weight_map = json.loads(index.read_bytes())["weight_map"]
+        names = sorted({str(name) for name in weight_map.values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelFileError(index, f"not an index of shards: {error!r:.200}") from error
+    for name in names:
+        if Path(name).name != name or Path(name).suffix != ".safetensors":
+            problem = f"shard {name!r:.80} lies outside the folder or is no safetensors file"
+            raise ModelFileError(index, problem)
     return [folder / name for name in names]
+
+
+def _single(folder: Path) -> Path:
+    """The only file. Weights in pickles are code that would run here; they are never opened."""
+    path = folder / _SINGLE
+    pickles = [found.name for pattern in _PICKLES for found in sorted(folder.glob(pattern))]
+    if pickles and not path.is_file():
+        raise ModelFileError(
+            folder / pickles[0],
+            "weights in a pickle can run any code, and are not read; convert them to "
+            f"{_SINGLE} where they come from",
+        )
+    return path
