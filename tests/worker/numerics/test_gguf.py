@@ -18,9 +18,11 @@ from tests.tiny_llama import (
     write_tiny_gguf,
     write_tiny_llama,
 )
+from tests.worker.numerics.ggml import GGML
 from tests.worker.numerics.support import forward, made_up_tokens
 from weir_core.model_folder import ModelFileError, ModelFolder
 from weir_worker.models.convert import convert_gguf
+from weir_worker.models.gguf_file import open_gguf
 from weir_worker.models.gguf_tokenizer import build_tokenizer
 from weir_worker.models.loader import load_model
 from weir_worker.models.rope import RopeParameters
@@ -60,7 +62,7 @@ def test_tokenizer_template_and_special_tokens_survive(tiny_gguf: Path, tmp_path
     assert converted.special_tokens["eos_token"] == "<|im_end|>"
 
 
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_1", "Q4_0", "F16", "BF16"])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "F16", "BF16"])
 def test_quantised_matrices_are_dequantised(tmp_path: Path, kind: str) -> None:
     quantised = gguf.GGMLQuantizationType[kind]
     path = write_tiny_gguf(tmp_path / "tiny.gguf", kind=quantised)
@@ -72,6 +74,36 @@ def test_quantised_matrices_are_dequantised(tmp_path: Path, kind: str) -> None:
             tensor = gguf.quants.dequantize(packed, quantised)
             assert np.array_equal(stored[name], tensor), name
         assert np.allclose(stored[name], tiny_tensors(tiny_config())[name], atol=0.2)
+
+
+@pytest.mark.parametrize("kind", GGML)
+def test_every_quantisation_means_what_ggml_defines(tmp_path: Path, kind: str) -> None:
+    quantised = gguf.GGMLQuantizationType[kind]
+    values, size = gguf.GGML_QUANT_SIZES[quantised]
+    raw = np.random.default_rng(5).integers(0, 256, (6, 512 // values, size), np.uint8)
+    for offset in GGML[kind].half_floats:  # random bits would make them NaN
+        raw[..., offset : offset + 2] = np.frombuffer(np.float16(-1.3).tobytes(), np.uint8)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("t", raw.reshape(6, -1), raw_dtype=quantised)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    file = open_gguf(tmp_path / "m.gguf")
+    expected = np.stack([GGML[kind].values(row.tobytes()) for row in raw])
+    assert file.tensors["t"].shape == expected.shape == (6, 512)
+    np.testing.assert_allclose(file.tensor("t"), expected, rtol=1e-6)
+    assert np.array_equal(np.concatenate(list(file.parts("t"))), file.tensor("t"))
+
+
+def test_a_large_tensor_comes_in_parts_of_whole_heads(
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = open_gguf(tiny_gguf)
+    monkeypatch.setattr("weir_worker.models.gguf_file._PART_BYTES", 3 * 16 * 64 * 4)
+    whole, parts = file.tensor("blk.0.attn_q.weight"), list(file.parts("blk.0.attn_q.weight", 16))
+    assert [len(part) for part in parts] == [48, 16]
+    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def _logits(folder: Path, count: int = 300) -> torch.Tensor:

@@ -94,16 +94,19 @@ def _write_weights(file: GgufFile, config: dict[str, Any], path: Path) -> None:
     layout = layout_of(config)
     origins, member = _origins(file, layout), layout.member
 
-    def values(name: str) -> npt.NDArray[np.float32]:
-        tensor = file.tensor(origins[name])
-        if not np.isfinite(tensor).all():
-            raise ModelFileError(file.path, f"damaged: {origins[name]} holds NaN or infinity")
-        if member.interleaved and any(part in name for part in _ROTATED):
-            return half_split(tensor, layout.head_dim)
-        # GGUF files hold the gains themselves, Hugging Face's without what is added to them.
-        return tensor - np.float32(member.gain_offset) if is_norm(name) else tensor
+    def parts(name: str) -> Iterator[npt.NDArray[np.float32]]:
+        rotated = member.interleaved and any(part in name for part in _ROTATED)
+        for part in file.parts(origins[name], layout.head_dim if rotated else 1):
+            if not np.isfinite(part).all():
+                raise ModelFileError(file.path, f"damaged: {origins[name]} holds NaN or infinity")
+            if rotated:
+                shape = file.tensors[origins[name]].shape[1:]
+                yield half_split(part.reshape(-1, *shape), layout.head_dim)
+            else:
+                # GGUF files hold a norm's gain itself, Hugging Face's what is added to an offset.
+                yield part - np.float32(member.gain_offset) if is_norm(name) else part
 
-    write_safetensors(path, {name: file.tensors[origins[name]].shape for name in origins}, values)
+    write_safetensors(path, {name: file.tensors[origins[name]].shape for name in origins}, parts)
 
 
 def _origins(file: GgufFile, layout: LlamaLayout) -> dict[str, str]:

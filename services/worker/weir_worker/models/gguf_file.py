@@ -8,6 +8,7 @@ the lengths that it reads.
 import math
 import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ _SCALARS = {
 _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 4
 _MOST_ENTRIES = 1 << 20
+_PART_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class TensorInfo:
     kind: GGMLQuantizationType
     offset: int
     bytes: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the last dimension; a quantised block never crosses their ends."""
+        return math.prod(self.shape[:-1])
 
 
 class GgufFile:
@@ -65,22 +72,45 @@ class GgufFile:
         self._read_header()
 
     def tensor(self, name: str) -> npt.NDArray[np.float32]:
-        """The tensor in fp32, shape outermost first.
+        """The tensor in fp32, shape outermost first; do not change it.
 
         Raises:
             ModelFileError: there is none of that name, or its quantisation is not supported.
         """
+        info = self._info(name)
+        return self._values(info, 0, info.rows).reshape(info.shape)
+
+    def parts(self, name: str, multiple: int = 1) -> Iterator[npt.NDArray[np.float32]]:
+        """The tensor in fp32 by rows [rows, last dimension], some 32 MiB at a time.
+
+        Args:
+            name: of the tensor.
+            multiple: of which the number of rows of each part is one.
+
+        Raises:
+            ModelFileError: as for `tensor`.
+        """
+        info = self._info(name)
+        step = max(1, _PART_BYTES // (4 * info.shape[-1] * multiple)) * multiple
+        for first in range(0, info.rows, step):
+            yield self._values(info, first, min(first + step, info.rows))
+
+    def _info(self, name: str) -> TensorInfo:
         info = self.tensors.get(name)
         if info is None:
             raise ModelFileError(self.path, f"tensor {name} is missing")
-        raw = np.frombuffer(self._data, np.uint8, info.bytes, info.offset)
+        return info
+
+    def _values(self, info: TensorInfo, first: int, last: int) -> npt.NDArray[np.float32]:
+        size = info.bytes // info.rows
+        raw = np.frombuffer(self._data, np.uint8, (last - first) * size, info.offset + first * size)
         try:
-            values = dequantize(raw.reshape(*info.shape[:-1], -1), info.kind)
+            values = dequantize(raw.reshape(last - first, size), info.kind)
         except NotImplementedError as error:
             raise ModelFileError(
-                self.path, f"tensor {name} has the unsupported type {info.kind.name}"
+                self.path, f"tensor {info.name} has the unsupported type {info.kind.name}"
             ) from error
-        return np.array(values, np.float32).reshape(info.shape)
+        return values.astype(np.float32, copy=False)
 
     def _read_header(self) -> None:
         if len(self._data) < 4 or self._data[:4] != b"GGUF":

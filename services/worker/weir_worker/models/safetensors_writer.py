@@ -1,4 +1,4 @@
-"""Writes a safetensors file one tensor at a time.
+"""Writes a safetensors file one part of a tensor at a time.
 
 The library's own `save_file` needs all tensors in memory at once; a converter must not.
 Format: 8 bytes little-endian header length, JSON header, data
@@ -8,7 +8,7 @@ Format: 8 bytes little-endian header length, JSON header, data
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,9 @@ _ALIGNMENT = 64
 def write_safetensors(
     path: Path,
     shapes: Mapping[str, tuple[int, ...]],
-    values: Callable[[str], npt.NDArray[np.float32]],
+    parts: Callable[[str], Iterable[npt.NDArray[np.float32]]],
 ) -> None:
-    """Write fp32 tensors of the given shapes, asking `values` for each in turn."""
+    """Write fp32 tensors of the given shapes, asking for the parts of each in turn, row by row."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():
@@ -33,4 +33,5 @@ def write_safetensors(
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in shapes:
-            file.write(np.ascontiguousarray(values(name), "<f4").data)
+            for part in parts(name):
+                file.write(np.ascontiguousarray(part, "<f4").data)
