@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from bench.peers.runner import serve
+from bench.peers.runner import serve, take_stdout
 
 _BATCH = 2048
 _MOST_STREAMS = 64
@@ -94,8 +94,9 @@ class LlamaCpp:
 
 
 def main(model_file: str) -> None:
+    answers = take_stdout()
     engine = LlamaCpp(model_file)
-    serve(engine.batch, engine.logits)
+    serve(answers, engine.batch, engine.logits)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.peers.runner import serve
+from bench.peers.runner import serve, take_stdout
 
 _THREADS = {"INFERENCE_NUM_THREADS": 2}
 
 
 def main(model_folder: str) -> None:
+    answers = take_stdout()
     numpy: Any = import_module("numpy")
     openvino: Any = import_module("openvino")
     genai: Any = import_module("openvino_genai")
@@ -48,7 +49,7 @@ def main(model_folder: str) -> None:
         }
         return model.create_infer_request().infer(inputs)["logits"][0].astype(numpy.float32)
 
-    serve(batch, logits)
+    serve(answers, batch, logits)
 
 
 if __name__ == "__main__":

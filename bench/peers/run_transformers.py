@@ -4,10 +4,11 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from bench.peers.runner import serve
+from bench.peers.runner import serve, take_stdout
 
 
 def main(model_folder: str) -> None:
+    answers = take_stdout()
     torch: Any = import_module("torch")
     transformers: Any = import_module("transformers")
     torch.set_num_threads(2)
@@ -29,7 +30,7 @@ def main(model_folder: str) -> None:
         with torch.inference_mode():
             return model(torch.tensor([token_ids])).logits[0].float().numpy()
 
-    serve(batch, logits)
+    serve(answers, batch, logits)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from bench.peers.runner import serve
+from bench.peers.runner import serve, take_stdout
 
 _ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "4",
@@ -17,6 +17,7 @@ _ENVIRONMENT = {
 
 
 def main(model_folder: str) -> None:
+    answers = take_stdout()
     # Read when vLLM is imported.
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -35,7 +36,7 @@ def main(model_folder: str) -> None:
         asked = [{"prompt_token_ids": ids} for ids in prompts]
         engine.generate(asked, sampling, use_tqdm=False)
 
-    serve(batch)
+    serve(answers, batch)
 
 
 # It starts processes that import this module again.

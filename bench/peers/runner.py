@@ -23,14 +23,25 @@ Batch = Callable[[list[list[int]], int], None]
 Logits = Callable[[list[int]], Any]
 
 
-def serve(batch: Batch, logits: Logits | None = None) -> None:
+def take_stdout() -> int:
+    """Keep stdout for the answers; what engines print there goes to stderr.
+
+    Call it before the engine is imported: its child processes inherit what is left.
+    """
+    sys.stdout.flush()
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    return answers
+
+
+def serve(answers: int, batch: Batch, logits: Logits | None = None) -> None:
     """Answer orders until the end of them.
 
     Args:
+        answers: from `take_stdout`.
         batch: (prompts, output tokens of each) computes them all.
         logits: token ids to an array [tokens, vocabulary]; None: the engine gives none.
     """
-    answers = _take_stdout()
     _answer(answers, {"ready": True})
     for line in sys.stdin:
         order = json.loads(line)
@@ -51,14 +62,6 @@ def _obey(order: dict[str, Any], batch: Batch, logits: Logits | None) -> dict[st
     rows = logits(order["token_ids"])
     import_module("numpy").save(order["to"], rows)
     return {"rows": len(rows)}
-
-
-def _take_stdout() -> int:
-    """Engines print to stdout; theirs goes to stderr, and the answers have it alone."""
-    sys.stdout.flush()
-    answers = os.dup(1)
-    os.dup2(2, 1)
-    return answers
 
 
 def _answer(answers: int, answer: dict[str, Any]) -> None:
