@@ -8,6 +8,7 @@ from pydantic_settings import SettingsConfigDict
 from weir_core.config import ServiceSettings
 from weir_core.rpc.framed import FramedOptions
 from weir_worker.engine.config import NULL_MODEL, EngineConfig
+from weir_worker.remote.dialect import DialectName
 from weir_worker.remote.options import RemoteOptions
 
 
@@ -44,6 +45,9 @@ class WorkerSettings(ServiceSettings):
         "empty: the worker's own engine",
     )
     upstream_model: str = Field("", description="the model's name at the upstream")
+    upstream_dialect: DialectName = Field(
+        "vllm", description="which fields an OpenAI-compatible upstream knows: see engines.md"
+    )
     upstream_api_key: SecretStr | None = Field(None, description="bearer token of the upstream")
     upstream_batching: Literal["continuous", "static"] = Field(
         "continuous", description="how the upstream forms batches"
@@ -114,6 +118,7 @@ class WorkerSettings(ServiceSettings):
         return RemoteOptions(
             url=self.upstream_url,
             model=self.upstream_model,
+            dialect=self.upstream_dialect,
             api_key=self.upstream_api_key,
             silence_s=self.upstream_silence_s,
             check_s=self.upstream_check_s,

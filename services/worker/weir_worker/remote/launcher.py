@@ -73,7 +73,9 @@ def _upstream(options: RemoteOptions, tokenizer: Tokenizer) -> Upstream:
         from weir_worker.remote.vllm_grpc import VllmUpstream
 
         return VllmUpstream(options, detokenizer_factory(tokenizer))
-    return OpenAiUpstream(options)
+    return OpenAiUpstream(
+        options, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))
+    )
 
 
 def _ready(options: RemoteOptions, config: EngineConfig, folder: ModelFolder) -> Ready:

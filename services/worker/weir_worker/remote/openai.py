@@ -1,12 +1,11 @@
 """The OpenAI-compatible completions API of another engine: vLLM, SGLang, TGI, llama.cpp.
 
-Prompts go out as token ids, so that the upstream computes exactly what was counted here.
-Docs: https://platform.openai.com/docs/api-reference/completions; `return_token_ids`, `top_k` and
-`stop_token_ids` are extensions of vLLM that the others know or ignore.
+Prompts go out as token ids where the engine takes them, so that it computes exactly what was
+counted here. Docs: https://platform.openai.com/docs/api-reference/completions; what engines add
+and lack is their `Dialect`.
 """
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import httpx2
 import msgspec
@@ -15,6 +14,8 @@ from weir_core.errors import Reason, WeirError
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import Usage
 from weir_worker.remote.answers import finish_of, model_not_there
+from weir_worker.remote.completion_body import Untokenise, completion_body
+from weir_worker.remote.dialect import DIALECTS
 from weir_worker.remote.options import RemoteOptions
 from weir_worker.remote.upstream import Piece
 
@@ -57,20 +58,19 @@ class OpenAiUpstream:
 
     Args:
         options: where it is.
-        transport: for tests; None: the network.
+        untokenise: token ids to text, for engines that take prompts as text.
     """
 
-    def __init__(
-        self, options: RemoteOptions, transport: httpx2.AsyncBaseTransport | None = None
-    ) -> None:
+    def __init__(self, options: RemoteOptions, untokenise: Untokenise) -> None:
         self._options = options
+        self._dialect = DIALECTS[options.dialect]
+        self._untokenise = untokenise
         key = options.api_key
         self._client = httpx2.AsyncClient(
             base_url=options.url.rstrip("/") + "/",
             headers={} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"},
             timeout=httpx2.Timeout(options.silence_s, connect=_CONNECT_S),
             limits=httpx2.Limits(max_connections=options.max_running + 1),
-            transport=transport,
         )
         self._decoder = msgspec.json.Decoder(Chunk)
 
@@ -92,10 +92,9 @@ class OpenAiUpstream:
 
     async def complete(self, submit: Submit) -> AsyncGenerator[Piece]:
         """See `Upstream`."""
+        body = completion_body(submit, self._options.model, self._dialect, self._untokenise)
         try:
-            async with self._client.stream(
-                "POST", "completions", json=_body(submit, self._options.model)
-            ) as response:
+            async with self._client.stream("POST", "completions", json=body) as response:
                 if response.status_code != httpx2.codes.OK:
                     text = (await response.aread()).decode(errors="replace")
                     raise _refused(response.status_code, text)
@@ -135,29 +134,6 @@ def _usage(reported: ReportedUsage | None) -> Usage | None:
     cached = (details.cached_tokens if details else None) or 0
     prompt = reported.prompt_tokens
     return Usage(prompt, min(prompt, cached), reported.completion_tokens)
-
-
-def _body(submit: Submit, model: str) -> dict[str, Any]:
-    sampling = submit.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "prompt": submit.prompt_token_ids,
-        "max_tokens": submit.max_new_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-        "add_special_tokens": False,
-    }
-    optional = {
-        "top_k": sampling.top_k if sampling.top_k > 0 else None,
-        "seed": sampling.seed,
-        "stop": submit.stop or None,
-        "stop_token_ids": submit.stop_token_ids or None,
-        "ignore_eos": submit.ignore_eos or None,
-    }
-    return body | {name: value for name, value in optional.items() if value is not None}
 
 
 def _model_names(response: httpx2.Response) -> list[str]:

@@ -6,6 +6,7 @@ import msgspec
 from pydantic import SecretStr
 
 from weir_core.errors import InvalidField
+from weir_worker.remote.dialect import DialectName
 
 _LEAST_SILENCE_S = 0.1
 
@@ -17,6 +18,7 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True):
         url: base URL of an OpenAI-compatible API, up to and including `/v1`; or
             `grpc://host:port` of vLLM's gRPC server.
         model: name of the model there.
+        dialect: which fields an OpenAI-compatible API has; see `Dialect`.
         api_key: sent as bearer token, if any.
         silence_s: longest wait for a connection's next bytes, seconds.
         check_s: seconds between looks at its health.
@@ -28,6 +30,7 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     model: str
+    dialect: DialectName = "vllm"
     api_key: SecretStr | None = None
     silence_s: float = 60.0
     check_s: float = 5.0
