@@ -8,17 +8,17 @@ against the oracle with a stand-in of the kernel's documented behaviour.
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import accumulate
 
 import torch
 
-from weir_core.errors import InvalidField, Reason, WeirError
 from weir_worker.attention.cache import PagedKvCache
 from weir_worker.attention.rows import StepRows
+from weir_worker.attention.site import AttentionSite
+from weir_worker.attention.tables import PagedTables
 from weir_worker.models.base import ForwardBatch
 
 _PAGE_MULTIPLE = 256
-_DTYPES = (torch.float16, torch.bfloat16)
+_WIDEST_HEAD = 256
 
 
 class FlashAttention:
@@ -27,43 +27,30 @@ class FlashAttention:
     name = "flash"
 
     def __init__(self) -> None:
-        """Import the kernel.
+        """Import the kernel; raises ImportError where `refusal` says so."""
+        kernel = import_module("flash_attn").flash_attn_varlen_func
+        self._kernel: Callable[..., torch.Tensor] = kernel
 
-        Raises:
-            WeirError: the package `flash_attn` is not importable.
-        """
+    @staticmethod
+    def refusal(site: AttentionSite) -> str | None:
+        """Why it cannot serve there; None if it can."""
         try:
-            kernels = import_module("flash_attn")
+            import_module("flash_attn")
         except ImportError as error:
-            raise WeirError(
-                Reason.ENGINE_FAILED,
-                f"attention 'flash' needs the package flash_attn ({error}); install the extra "
-                "'gpu' or choose another attention backend",
-            ) from error
-        self._kernel: Callable[..., torch.Tensor] = kernels.flash_attn_varlen_func
+            return f"the package flash_attn cannot be imported ({error}); install the extra 'gpu'"
+        if site.block_size % _PAGE_MULTIPLE:
+            return f"block_size is {site.block_size}; it must be a multiple of {_PAGE_MULTIPLE}"
+        if site.head_dim > _WIDEST_HEAD or site.head_dim % 8:
+            return f"heads have {site.head_dim} elements; it wants a multiple of 8 up to 256"
+        return site.needs_half() or site.needs_cuda()
 
     def plan(self, batch: ForwardBatch, cache: PagedKvCache) -> "FlashPlan":
-        """Make the kernel's index tensors.
-
-        Raises:
-            InvalidField: the block size or the dtype of the cache is none of the kernel's.
-        """
-        _check(cache)
+        """Make the kernel's index tensors."""
         device = cache.keys[0].device
-        ends = [piece.start + piece.length for piece in batch.slices]
-        lengths = [piece.length for piece in batch.slices]
-        counts = [-(-end // cache.block_size) for end in ends]
-        table = torch.zeros(len(ends), max(counts), dtype=torch.int32)
-        for row, (piece, count) in enumerate(zip(batch.slices, counts, strict=True)):
-            table[row, :count] = torch.as_tensor(piece.block_table[:count], dtype=torch.int32)
         return FlashPlan(
             StepRows.of(batch.slices, cache.block_size, device=device),
             self._kernel,
-            _cumulative(lengths, device),
-            _cumulative(ends, device),
-            max(lengths),
-            max(ends),
-            table.to(device),
+            PagedTables.of(batch, cache.block_size, device),
         )
 
 
@@ -74,18 +61,12 @@ class FlashPlan:
     Attributes:
         rows: see there.
         kernel: `flash_attn_varlen_func`.
-        cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1], running sums of rows and of keys.
-        max_seqlen_q, max_seqlen_k: the longest of each.
-        block_table: int32 [sequences, most blocks], 0 where unused.
+        tables: of the step.
     """
 
     rows: StepRows
     kernel: Callable[..., torch.Tensor]
-    cu_seqlens_q: torch.Tensor
-    cu_seqlens_k: torch.Tensor
-    max_seqlen_q: int
-    max_seqlen_k: int
-    block_table: torch.Tensor
+    tables: PagedTables
 
     def attend(
         self,
@@ -99,25 +80,12 @@ class FlashPlan:
             q,
             keys,
             values,
-            self.cu_seqlens_q,
-            self.cu_seqlens_k,
-            self.max_seqlen_q,
-            self.max_seqlen_k,
+            self.tables.first_rows,
+            self.tables.first_keys,
+            self.tables.max_rows,
+            self.tables.max_keys,
             causal=True,
             window_size=(-1, -1) if window is None else (window - 1, 0),
-            block_table=self.block_table,
+            block_table=self.tables.blocks,
         )
         return output.flatten(1)
-
-
-def _cumulative(lengths: list[int], device: torch.device) -> torch.Tensor:
-    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-
-
-def _check(cache: PagedKvCache) -> None:
-    if cache.block_size % _PAGE_MULTIPLE:
-        raise InvalidField(
-            "block_size", cache.block_size, f"a multiple of {_PAGE_MULTIPLE} for attention 'flash'"
-        )
-    if cache.keys[0].dtype not in _DTYPES:
-        raise InvalidField("dtype", cache.keys[0].dtype, "float16 or bfloat16 for 'flash'")

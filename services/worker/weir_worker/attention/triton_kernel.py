@@ -16,16 +16,22 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 @triton.jit
 def _key_tiles(length, context, first_query, queries, window, BLOCK_N: tl.constexpr):
     """The tiles [begin, end) of keys that the queries of a program see."""
-    last = tl.minimum(length, context + first_query + queries)
-    begin = 0
-    if window > 0:
-        begin = tl.maximum(context + first_query - window + 1, 0) // BLOCK_N
-    return begin, tl.cdiv(last, BLOCK_N)
+    begin = tl.maximum(context + first_query - window + 1, 0) // BLOCK_N
+    end = tl.cdiv(tl.minimum(length, context + first_query + queries), BLOCK_N)
+    return begin, end
 
 
 @triton.jit
 def _tiles_per_part(tiles, PARTS: tl.constexpr, LEAST_TILES: tl.constexpr):
     return tl.maximum(tl.cdiv(tiles, PARTS), LEAST_TILES)
+
+
+@triton.jit
+def _product(left, right, WIDEN: tl.constexpr):
+    """Matrix product in fp32. The interpreter multiplies no bfloat16: WIDEN converts it."""
+    if WIDEN:
+        left, right = left.to(tl.float32), right.to(tl.float32)
+    return tl.dot(left, right, input_precision="ieee")
 
 
 @triton.jit
@@ -42,7 +48,7 @@ def attend_kernel(
     length_ptr,  # int32 [sequences], keys
     table_ptr,  # int32 [sequences, most blocks]
     scale,
-    window,
+    window,  # keys that a query sees, itself included
     q_row_stride,
     q_head_stride,
     output_row_stride,
@@ -58,7 +64,9 @@ def attend_kernel(
     BLOCK_SIZE: tl.constexpr,
     PARTS: tl.constexpr,
     LEAST_TILES: tl.constexpr,
+    WIDEN: tl.constexpr,
 ):
+    """Attend from one tile of queries over all its keys, or over one part of them."""
     program, kv_head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     sequence = tl.load(tile_ptr + 2 * program)
     QUERIES: tl.constexpr = BLOCK_M // GROUP
@@ -89,18 +97,18 @@ def attend_kernel(
     peak = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     mixed = tl.zeros([BLOCK_M, PADDED_DIM], tl.float32)
-    for tile in range(begin, end):
+    for tile in tl.range(begin, end):
         key = tile * BLOCK_N + tl.arange(0, BLOCK_N)
         there = key < length
-        block = tl.load(table_ptr + sequence * table_stride + key // BLOCK_SIZE, mask=there, other=0)
+        block = tl.load(
+            table_ptr + sequence * table_stride + key // BLOCK_SIZE, mask=there, other=0
+        )
         place = block.to(tl.int64) * kv_block_stride + (key % BLOCK_SIZE) * kv_token_stride
         place += kv_head * kv_head_stride
         k_in = there[None, :] & (dim < HEAD_DIM)[:, None]
         k = tl.load(k_ptr + place[None, :] + dim[:, None], mask=k_in, other=0.0)
-        scores = tl.dot(q, k, input_precision="ieee") * (scale * _LOG2_E)
-        seen = there[None, :] & (key[None, :] <= position[:, None])
-        if window > 0:
-            seen = seen & (key[None, :] > position[:, None] - window)
+        scores = _product(q, k, WIDEN) * (scale * _LOG2_E)
+        seen = (key[None, :] <= position[:, None]) & (key[None, :] > position[:, None] - window)
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(peak, tl.max(scores, 1))
         # A row that has seen no key yet has no peak: -inf less -inf would be NaN.
@@ -111,7 +119,7 @@ def attend_kernel(
         v = tl.load(v_ptr + place[:, None] + dim[None, :], mask=v_in, other=0.0)
         total = total * shrink + tl.sum(weights, 1)
         mixed = mixed * shrink[:, None]
-        mixed += tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+        mixed += _product(weights.to(v.dtype), v, WIDEN)
         peak = higher
 
     if PARTS > 1:
