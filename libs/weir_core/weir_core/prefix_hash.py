@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 HASH_BYTES = 32
 TENANT_SCOPE = "tenant"
+PREFIX_GRANULARITY = 64
+"""Tokens of a piece by which gateways, scheduler and workers name prefixes to each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,64 @@ def prefix_hashes(root: bytes, token_ids: Sequence[int], granularity: int) -> li
         parent = block_hash(parent, token_ids[end - granularity : end])
         hashes.append(parent)
     return hashes
+
+
+def session_scope(session_id: str) -> str:
+    """The scope that one session alone may find; no request has one like it."""
+    return f"session:{session_id}"
+
+
+class PrefixChain:
+    """Hashes of the full pieces of a growing list of tokens, computed when first asked for.
+
+    The namespace changes at the first piece that holds a private token, so a piece is in the
+    tenant's namespace only when every token of it is.
+
+    Args:
+        token_ids: the list itself; it may grow.
+        granularity: tokens of a piece.
+        tenant: namespace of the first `shared_tokens` tokens.
+        private: namespace of everything after; None: also the tenant's.
+
+    Attributes:
+        shared: leading pieces in the tenant's namespace.
+    """
+
+    __slots__ = ("_hashes", "_private", "_tenant", "granularity", "shared", "token_ids")
+
+    def __init__(
+        self,
+        token_ids: list[int],
+        granularity: int,
+        tenant: PrefixNamespace,
+        private: PrefixNamespace | None,
+        shared_tokens: int,
+    ) -> None:
+        self.token_ids = token_ids
+        self.granularity = granularity
+        pieces = min(shared_tokens, len(token_ids)) // granularity
+        self.shared = sys.maxsize if private is None else pieces
+        self._tenant = tenant
+        self._private = private
+        self._hashes: list[bytes] = []
+
+    def hash_at(self, index: int) -> bytes:
+        """Return the hash of piece `index`, all of whose tokens are known."""
+        while len(self._hashes) <= index:
+            self._hashes.append(self._next_hash())
+        return self._hashes[index]
+
+    def tokens_at(self, index: int) -> Sequence[int]:
+        """Return the tokens of piece `index`."""
+        start = index * self.granularity
+        return self.token_ids[start : start + self.granularity]
+
+    def _next_hash(self) -> bytes:
+        index = len(self._hashes)
+        parent = self._hashes[-1] if index else self._tenant.root()
+        if index == self.shared and self._private is not None:
+            parent = change_namespace(self._private.root(), parent)
+        return block_hash(parent, self.tokens_at(index))
 
 
 def _token_bytes(token_ids: Sequence[int]) -> bytes:

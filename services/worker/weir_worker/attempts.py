@@ -29,6 +29,9 @@ class EngineCommands(Protocol):
     def abort(self, request_id: str, attempt: int, reason: Reason, message: str) -> None:
         """Queues an abort; without effect when the attempt or the engine is gone."""
 
+    def release_session(self, tenant: str, session: str) -> None:
+        """Queues the release of a session; without effect when it or the engine is gone."""
+
 
 class StartRefused(Exception):
     """Nothing of the attempt ran.
@@ -146,6 +149,10 @@ class Attempts:
         """Aborts everything that runs."""
         for attempt in list(self._running.values()):
             self._abort_running(attempt, cause)
+
+    def release_session(self, tenant: str, session: str) -> None:
+        """Asks the engine to give up what is kept of a session between its turns."""
+        self._engine.release_session(tenant, session)
 
     async def end_of(self, key: AttemptKey) -> TerminalRecord:
         """Waits for the end of an attempt; bound it with `asyncio.timeout`.

@@ -21,6 +21,8 @@ from weir.worker.v1.worker_service_pb2 import (
     GetModelInfoResponse,
     GetTerminalRecordRequest,
     GetTerminalRecordResponse,
+    ReleaseSessionRequest,
+    ReleaseSessionResponse,
 )
 from weir.worker.v1.worker_service_pb2_grpc import WorkerServiceServicer
 from weir_core.clock import Clock
@@ -35,7 +37,7 @@ from weir_worker.execute_streams import ExecuteStreams
 from weir_worker.generate_stream import GenerateStream
 from weir_worker.identity import WorkerIdentity
 from weir_worker.load_report import LoadReport
-from weir_worker.start_check import check_attempt
+from weir_worker.start_check import check_attempt, check_session_id, check_tenant_id
 
 SERVICE = "weir.worker.v1.WorkerService"
 _DRAIN_S = 30.0
@@ -97,6 +99,15 @@ class WorkerServicer(WorkerServiceServicer):
         key = check_attempt(request.attempt)
         self._attempts.abort(key, cause_of(request.cause))
         return AbortResponse(terminal=await self._attempts.end_of(key))
+
+    async def ReleaseSession(  # noqa: N802
+        self, request: ReleaseSessionRequest, context: _Context
+    ) -> ReleaseSessionResponse:
+        """See the contract."""
+        check_tenant_id(request.tenant_id)
+        check_session_id("session_id", request.session_id)
+        self._attempts.release_session(request.tenant_id, request.session_id)
+        return ReleaseSessionResponse()
 
     async def GetTerminalRecord(  # noqa: N802
         self, request: GetTerminalRecordRequest, context: _Context

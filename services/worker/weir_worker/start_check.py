@@ -14,12 +14,14 @@ from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import check_id
 from weir_worker.engine.commands import Submit
+from weir_worker.kv import KvPolicy
 from weir_worker.sampling import SamplingParams
 
 MAX_STOPS = 16
 MAX_STOP_CHARS = 256
 MAX_STOP_IDS = 64
 MAX_PRIORITY = 100
+MAX_SESSION_ID = 128
 MAX_UNIX_S = 253_402_300_799
 _OPTIONAL = (
     "temperature",
@@ -75,6 +77,7 @@ class StartCheck:
                 DEADLINE_EXCEEDED.
         """
         check_attempt(spec.attempt)
+        check_tenant_id(spec.tenant_id)
         self._check_tenant(spec.tenant_id)
         self._check_model(spec)
         prompt = self._prompt_of(spec)
@@ -82,8 +85,8 @@ class StartCheck:
             raise InvalidField("max_new_tokens", spec.max_new_tokens, "at least 1")
         _check_range("priority", spec.priority, 0, MAX_PRIORITY)
         _check_range("sampling.min_tokens", spec.sampling.min_tokens, 0, spec.max_new_tokens)
-        if len(spec.private_scope) > 128:
-            raise InvalidField("private_scope", spec.private_scope, "at most 128 characters")
+        if spec.private_scope:
+            check_session_id("private_scope", spec.private_scope)
         return Submit(
             request_id=spec.attempt.request_id,
             attempt=spec.attempt.number,
@@ -99,12 +102,10 @@ class StartCheck:
             deadline_us=self._deadline_of(spec),
             priority=spec.priority,
             arrival_us=_time_of("arrival_time", spec.arrival_time),
+            kv=_kv_of(spec),
         )
 
     def _check_tenant(self, tenant_id: str) -> None:
-        if not _SUBJECT_ID.fullmatch(tenant_id):
-            bound = "1 to 128 characters of A-Z a-z 0-9 . _ : / -"
-            raise InvalidField("tenant_id", tenant_id, bound)
         if self._model.only_tenant not in ("", tenant_id):
             raise WeirError(
                 Reason.PERMISSION_DENIED,
@@ -187,6 +188,33 @@ def check_attempt(attempt: Attempt) -> tuple[str, int]:
     check_id("attempt.request_id", attempt.request_id)
     _check_range("attempt.number", attempt.number, 1, 2**31 - 1)
     return attempt.request_id, attempt.number
+
+
+def check_tenant_id(tenant_id: str) -> None:
+    """Raises InvalidField when it can be no tenant's."""
+    if not _SUBJECT_ID.fullmatch(tenant_id):
+        bound = "1 to 128 characters of A-Z a-z 0-9 . _ : / -"
+        raise InvalidField("tenant_id", tenant_id, bound)
+
+
+def check_session_id(field: str, session_id: str) -> None:
+    """Raises InvalidField when it can be no session's."""
+    if not session_id:
+        raise InvalidField(field, session_id, "not empty")
+    if len(session_id) > MAX_SESSION_ID:
+        raise InvalidField(field, session_id, f"at most {MAX_SESSION_ID} characters")
+
+
+def _kv_of(spec: GenerationSpec) -> KvPolicy:
+    if not spec.HasField("kv"):
+        return KvPolicy()
+    given = spec.kv
+    return KvPolicy(
+        max_tokens=given.max_tokens,
+        weight=given.weight or 1,
+        share_private=given.share_private,
+        session_ttl_ms=given.session_ttl_ms,
+    )
 
 
 def _time_of(field: str, time: Timestamp) -> int:

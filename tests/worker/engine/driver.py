@@ -103,10 +103,10 @@ class Driver:
 
     def assert_idle(self) -> None:
         load = self.engine.heartbeat().load
-        assert load.held_blocks == load.running == load.waiting == 0
-        assert load.pending_prefill_tokens == load.stranded_tokens == 0
-        assert load.free_blocks + load.cached_blocks == load.total_blocks
-        assert not self.kv.held_by_tenant
+        assert load.running == load.waiting == load.pending_prefill_tokens == 0
+        assert load.held_blocks == load.pinned_blocks
+        assert load.held_blocks or not load.stranded_tokens
+        assert not any(account.running or account.tables for account in self.kv.accounts())
         assert all(record.terminal is not None for record in self.records.values())
 
     def record(self, request_id: str, attempt: int = 1) -> Record:

@@ -1,28 +1,40 @@
 import pytest
 
 from weir_core.prefix_hash import PrefixNamespace
-from weir_worker.kv import BlockTable, IntegrityError, KvManager, PrefixScopes, check_integrity
+from weir_worker.kv import (
+    BlockTable,
+    IntegrityError,
+    KvManager,
+    KvPolicy,
+    PrefixScopes,
+    Shortage,
+    check_integrity,
+)
 
 
 def scopes(
-    tenant: str = "acme", tenant_tokens: int = 0, scope: str = "request:r", session: bool = False
+    tenant: str = "acme", tenant_tokens: int = 0, scope: str = "request:r", session: str = ""
 ) -> PrefixScopes:
     return PrefixScopes(
         tenant=PrefixNamespace(tenant, "m"),
         private=PrefixNamespace(tenant, "m", scope=scope),
         tenant_tokens=tenant_tokens,
-        in_session=session,
+        session=session,
     )
 
 
-def opened(kv: KvManager, tokens: list[int], which: PrefixScopes) -> BlockTable:
-    return kv.open_table(which.tenant.tenant, tokens, which)
+def opened(
+    kv: KvManager, tokens: list[int], which: PrefixScopes, policy: KvPolicy | None = None
+) -> BlockTable:
+    return kv.open_table(which.tenant.tenant, tokens, which, policy or KvPolicy())
 
 
-def filled(kv: KvManager, tokens: list[int], which: PrefixScopes) -> BlockTable:
+def filled(
+    kv: KvManager, tokens: list[int], which: PrefixScopes, policy: KvPolicy | None = None
+) -> BlockTable:
     """A table all of whose tokens are computed."""
-    table = opened(kv, tokens, which)
-    assert kv.allocate(table, len(tokens)) is not None
+    table = opened(kv, tokens, which, policy)
+    assert isinstance(kv.allocate(table, len(tokens)), int)
     kv.commit(table, len(tokens))
     return table
 
@@ -55,10 +67,10 @@ def test_refused_allocation_changes_nothing() -> None:
     holder = filled(kv, list(range(8)), scopes(tenant_tokens=8))
     kv.release(holder)
     other = filled(kv, list(range(50, 62)), scopes(tenant_tokens=12))
-    before = [block.index for block in kv.free_list], kv.cached_blocks, kv.counters.prefix_queries
+    before = [block.index for block in kv.pool.free], kv.cached_blocks, kv.counters.prefix_queries
     table = opened(kv, list(range(16)), scopes(tenant_tokens=16))
-    assert kv.allocate(table, 16) is None
-    assert before == ([b.index for b in kv.free_list], kv.cached_blocks, kv.counters.prefix_queries)
+    assert kv.allocate(table, 16) is Shortage.MEMORY
+    assert before == ([b.index for b in kv.pool.free], kv.cached_blocks, kv.counters.prefix_queries)
     assert not table.blocks
     assert not table.indices
     check_integrity(kv, [other, table])
@@ -68,7 +80,7 @@ def test_a_hit_that_is_also_the_last_free_block_is_not_counted_twice() -> None:
     kv = KvManager(2, 4)
     kv.release(filled(kv, list(range(4)), scopes(tenant_tokens=4)))
     table = opened(kv, list(range(9)), scopes(tenant_tokens=9))
-    assert kv.allocate(table, 9) is None, "1 hit + 2 fresh blocks of 2"
+    assert kv.allocate(table, 9) is Shortage.MEMORY, "1 hit + 2 fresh blocks of 2"
     smaller = opened(kv, list(range(8)), scopes(tenant_tokens=8))
     assert kv.allocate(smaller, 8) == 4
     check_integrity(kv, [table, smaller])
@@ -77,7 +89,7 @@ def test_a_hit_that_is_also_the_last_free_block_is_not_counted_twice() -> None:
 def test_watermark_is_left_free() -> None:
     kv = KvManager(4, 4)
     table = opened(kv, list(range(12)), scopes())
-    assert kv.allocate(table, 12, keep_available=2) is None
+    assert kv.allocate(table, 12, keep_available=2) is Shortage.MEMORY
     assert kv.allocate(table, 12, keep_available=1) == 0
 
 
@@ -86,7 +98,7 @@ def test_other_tenant_never_hits() -> None:
     filled(kv, list(range(12)), scopes("acme", tenant_tokens=12))
     table = opened(kv, list(range(12)), scopes("globex", tenant_tokens=12))
     assert kv.allocate(table, 12) == 0
-    assert kv.held_by_tenant == {"acme": 3, "globex": 3}
+    assert {a.tenant: a.running for a in kv.accounts()} == {"acme": 3, "globex": 3}
 
 
 @pytest.mark.parametrize(("declared", "hit"), [(0, 0), (3, 0), (4, 4), (7, 4), (8, 8), (12, 8)])
@@ -108,13 +120,13 @@ def test_declaring_more_later_does_not_uncover_private_blocks() -> None:
 
 def test_session_finds_its_own_private_blocks() -> None:
     kv = KvManager(16, 4)
-    own = scopes(tenant_tokens=4, scope="session:s", session=True)
+    own = scopes(tenant_tokens=4, scope="session:s", session="s")
     kv.release(filled(kv, list(range(12)), own))
     again = opened(kv, list(range(14)), own)
     assert kv.allocate(again, 14) == 12
     counters = kv.counters
     assert (counters.prefix_queries, counters.prefix_hits) == (8, 4)
-    assert (counters.session_queries, counters.session_hits) == (12, 8)
+    assert (counters.session_queries, counters.session_hits) == (7 + 9, 8)
 
 
 def test_release_is_idempotent_and_frees_from_the_end() -> None:
@@ -123,7 +135,8 @@ def test_release_is_idempotent_and_frees_from_the_end() -> None:
     order = list(reversed(table.indices))
     assert kv.release(table) == order
     assert kv.release(table) == []
-    assert [block.index for block in kv.free_list][-3:] == order
+    (account,) = kv.accounts()
+    assert [block.index for block in account.cached] == order
     check_integrity(kv, [table])
 
 
@@ -199,7 +212,8 @@ def test_integrity_check_sees_a_leak() -> None:
     table = filled(kv, list(range(8)), scopes())
     with pytest.raises(IntegrityError, match="references of block"):
         check_integrity(kv, [])
-    kv.cached_blocks += 1
+    check_integrity(kv, [table])
+    kv.pool.cached += 1
     with pytest.raises(IntegrityError, match="cached"):
         check_integrity(kv, [table])
 
@@ -207,8 +221,8 @@ def test_integrity_check_sees_a_leak() -> None:
 def test_debug_mode_sees_a_block_with_other_tokens() -> None:
     kv = KvManager(4, 4, verify_tokens=True)
     filled(kv, list(range(5)), scopes(tenant_tokens=5))
-    key = next(iter(kv.published))
-    kv._tokens = {key: (9, 9, 9, 9)}
+    key = next(iter(kv.pool.published))
+    kv.pool.tokens = {key: (9, 9, 9, 9)}
     with pytest.raises(AssertionError, match="other tokens"):
         kv.allocate(opened(kv, list(range(5)), scopes(tenant_tokens=5)), 5)
 

@@ -3,6 +3,8 @@ from hypothesis import strategies as st
 
 from weir_worker.engine.prefill_shares import prefill_shares
 
+EQUAL = dict.fromkeys("abc", 1)
+
 prompts = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3000)), max_size=12)
 
 
@@ -10,33 +12,49 @@ prompts = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3000)), max_
 def test_all_of_the_budget_is_used_and_no_more(
     remaining: list[tuple[str, int]], budget: int
 ) -> None:
-    shares = prefill_shares(remaining, budget)
+    shares = prefill_shares(remaining, budget, EQUAL)
     assert sum(shares) == min(budget, sum(length for _, length in remaining))
     assert all(0 <= share <= length for share, (_, length) in zip(shares, remaining, strict=True))
 
 
-@given(prompts, st.integers(1, 2048))
-def test_tenants_share_max_min_fairly(remaining: list[tuple[str, int]], budget: int) -> None:
-    shares = prefill_shares(remaining, budget)
+@given(
+    prompts,
+    st.integers(1, 2048),
+    st.fixed_dictionaries({tenant: st.integers(1, 1000) for tenant in "abc"}),
+)
+def test_tenants_share_max_min_fairly_by_weight(
+    remaining: list[tuple[str, int]], budget: int, weights: dict[str, int]
+) -> None:
+    shares = prefill_shares(remaining, budget, weights)
     granted: dict[str, int] = {}
     wanted: dict[str, int] = {}
     for share, (tenant, length) in zip(shares, remaining, strict=True):
         granted[tenant] = granted.get(tenant, 0) + share
         wanted[tenant] = wanted.get(tenant, 0) + length
-    unsatisfied = [granted[t] for t in granted if granted[t] < wanted[t]]
-    # Whoever lacks something has as much as anyone, but for the indivisible token.
-    if unsatisfied:
-        assert max(granted.values()) <= min(unsatisfied) + len(granted)
+    # Whoever lacks something has as much for its weight as anyone, but for indivisible tokens.
+    for poor in granted:
+        if granted[poor] < wanted[poor]:
+            for rich in granted:
+                room = len(granted) * max(weights[poor], weights[rich])
+                assert granted[rich] * weights[poor] <= granted[poor] * weights[rich] + room
+
+
+def test_a_weight_of_three_gets_three_quarters() -> None:
+    weights = {"a": 3, "b": 1}
+    assert prefill_shares([("a", 9000), ("b", 9000)], 512, weights) == [384, 128]
+    assert prefill_shares([("a", 100), ("b", 9000)], 512, weights) == [100, 412]
 
 
 def test_short_prompts_of_one_tenant_finish_one_after_the_other() -> None:
-    assert prefill_shares([("a", 128)] * 4, 256) == [128, 64, 32, 32]
+    assert prefill_shares([("a", 128)] * 4, 256, EQUAL) == [128, 64, 32, 32]
 
 
 def test_long_prompt_leaves_half_to_those_behind_it() -> None:
-    assert prefill_shares([("a", 100_000), ("a", 20)], 512) == [492, 20]
-    assert prefill_shares([("a", 100_000), ("a", 9000), ("a", 30)], 512) == [354, 128, 30]
+    assert prefill_shares([("a", 100_000), ("a", 20)], 512, EQUAL) == [492, 20]
+    many = [("a", 100_000), ("a", 9000), ("a", 30)]
+    assert prefill_shares(many, 512, EQUAL) == [354, 128, 30]
 
 
 def test_long_prompt_of_another_tenant_takes_half() -> None:
-    assert prefill_shares([("a", 9000), ("a", 9000), ("b", 9000)], 512) == [128, 128, 256]
+    shares = prefill_shares([("a", 9000), ("a", 9000), ("b", 9000)], 512, EQUAL)
+    assert shares == [128, 128, 256]

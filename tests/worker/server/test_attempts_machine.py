@@ -13,7 +13,7 @@ from weir_core.clock import ManualClock
 from weir_core.errors import Reason
 from weir_worker.abort_cause import STREAM_ENDED, cause_of
 from weir_worker.attempts import Attempts, StartRefused
-from weir_worker.engine.commands import Abort, Preempt, Submit
+from weir_worker.engine.commands import Abort, Preempt, ReleaseSession, Submit
 from weir_worker.engine.engine import Engine
 from weir_worker.engine.events import Delta
 from weir_worker.engine.intake import ServedModel as EngineModel
@@ -41,6 +41,9 @@ class StepEngine:
 
     def submit(self, submit: Submit) -> None:
         self._engine.apply(submit)
+
+    def release_session(self, tenant: str, session: str) -> None:
+        self._engine.apply(ReleaseSession(tenant, session))
 
     def abort(self, request_id: str, attempt: int, reason: Reason, message: str) -> None:
         self._engine.apply(Abort(request_id, attempt, reason, message))

@@ -10,7 +10,15 @@ import msgspec
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
-from weir_worker.engine.commands import Abort, Command, Preempt, SetLimits, Stop, Submit
+from weir_worker.engine.commands import (
+    Abort,
+    Command,
+    Preempt,
+    ReleaseSession,
+    SetLimits,
+    Stop,
+    Submit,
+)
 from weir_worker.engine.connection import EngineConnection
 from weir_worker.engine.events import Ready, StartFailed, StepOutput, Terminal
 from weir_worker.engine.in_flight import InFlight, OutputListener
@@ -150,6 +158,11 @@ class EngineClient:
         """End an attempt at the next step boundary; nothing happens when it has ended."""
         if self._connection is not None and self._in_flight.holds(request_id, attempt):
             self._send(Abort(request_id, attempt, reason, message))
+
+    def release_session(self, tenant: str, session: str) -> None:
+        """Give up what is kept of a session at the next step boundary; twice is once."""
+        if self._connection is not None and not self._problem:
+            self._send(ReleaseSession(tenant, session))
 
     def set_limits(
         self, *, max_step_tokens: int | None = None, max_running: int | None = None

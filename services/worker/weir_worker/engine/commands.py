@@ -3,6 +3,7 @@
 import msgspec
 
 from weir_core.errors import Reason
+from weir_worker.kv import KvPolicy
 from weir_worker.sampling import SamplingParams
 
 
@@ -20,6 +21,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
         deadline_us: `Clock.monotonic_us` of this machine; 0 for none.
         priority: higher is more urgent; decides which request of a tenant is pre-empted.
         arrival_us: first arrival at a gateway, Unix microseconds; 0: now. Decides who is oldest.
+        kv: the tenant's part of the KV cache.
     """
 
     request_id: str
@@ -36,6 +38,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
     deadline_us: int = 0
     priority: int = 0
     arrival_us: int = 0
+    kv: KvPolicy = KvPolicy()
 
 
 class Abort(msgspec.Struct, tag="abort", frozen=True):
@@ -45,6 +48,13 @@ class Abort(msgspec.Struct, tag="abort", frozen=True):
     attempt: int
     reason: Reason = Reason.CANCELLED
     message: str = "aborted"
+
+
+class ReleaseSession(msgspec.Struct, tag="release_session", frozen=True):
+    """Give up what is kept of a session; nothing happens when nothing is."""
+
+    tenant: str
+    session: str
 
 
 class SetLimits(msgspec.Struct, tag="limits", frozen=True):
@@ -66,4 +76,4 @@ class Stop(msgspec.Struct, tag="stop", frozen=True):
     message: str = "the worker is stopping"
 
 
-Command = Submit | Abort | SetLimits | Preempt | Stop
+Command = Submit | Abort | ReleaseSession | SetLimits | Preempt | Stop

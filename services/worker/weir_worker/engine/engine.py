@@ -6,7 +6,15 @@ import logging
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
-from weir_worker.engine.commands import Abort, Command, Preempt, SetLimits, Stop, Submit
+from weir_worker.engine.commands import (
+    Abort,
+    Command,
+    Preempt,
+    ReleaseSession,
+    SetLimits,
+    Stop,
+    Submit,
+)
 from weir_worker.engine.events import Failure, FinishReason, StepOutput
 from weir_worker.engine.intake import Intake, ServedModel
 from weir_worker.engine.limits import StepLimits
@@ -69,6 +77,8 @@ class Engine:
                 sequence = self._sequences.get(request_id)
                 if sequence is not None and sequence.status is Status.RUNNING:
                     self.planner.preempt(sequence)
+            case ReleaseSession(tenant, session):
+                self._release_session(tenant, session)
             case SetLimits():
                 self._set_limits(command)
             case Stop(message):
@@ -81,6 +91,7 @@ class Engine:
         started_us = self._clock.monotonic_us()
         try:
             self._expire(started_us)
+            self._kv.advance(started_us)
             plan = self.planner.plan()
             if plan.sequences:
                 self._stalled_steps = 0
@@ -96,6 +107,7 @@ class Engine:
 
     def heartbeat(self) -> StepOutput:
         """Return what happened without a step: an idle engine's sign of life."""
+        self._kv.advance(self._clock.monotonic_us())
         return self._news.take(None)
 
     def check_integrity(self) -> None:
@@ -133,6 +145,13 @@ class Engine:
             )
         failure = Failure(Reason.STALE_ATTEMPT, f"superseded by attempt {submit.attempt}")
         self._finish(running, FinishReason.ABORT, failure)
+
+    def _release_session(self, tenant: str, session: str) -> None:
+        """A turn that is here goes on, and keeps nothing when it ends."""
+        self._kv.release_session(tenant, session)
+        for sequence in self._sequences.values():
+            if (sequence.tenant, sequence.session) == (tenant, session):
+                sequence.session_ttl_us = 0
 
     def _set_limits(self, command: SetLimits) -> None:
         now = self.planner.limits
@@ -215,7 +234,8 @@ class Engine:
         """End a sequence: the only way out. A second call does nothing."""
         if sequence.status is Status.FINISHED:
             return
-        freed = self.planner.remove(sequence, discard=discard)
+        ended_well = failure is None and reason in (FinishReason.STOP, FinishReason.LENGTH)
+        freed = self.planner.remove(sequence, discard=discard, keep_turn=ended_well)
         if discard and freed:
             self._clear(freed)
         del self._sequences[sequence.request_id]

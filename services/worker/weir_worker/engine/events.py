@@ -125,12 +125,24 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kv_blocks: int
 
 
+class TenantKv(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """KV blocks of one tenant: of its sequences, of its sessions alone, and cached ones."""
+
+    tenant: str
+    running: int
+    pinned: int
+    cached: int
+
+
 class StepOutput(msgspec.Struct, tag="step", array_like=True):
     """The news of one step, or of none: then it is a heartbeat.
 
     Attributes:
         deltas: at most one for an attempt.
         progress: every attempt, now and then; else empty.
+        prefixes_added, prefixes_removed: names of prefixes that became findable, and that no
+            longer are, since the last frame.
+        tenants: those with most KV blocks, with progress; else empty.
     """
 
     deltas: list[Delta]
@@ -138,6 +150,9 @@ class StepOutput(msgspec.Struct, tag="step", array_like=True):
     terminals: list[Terminal]
     progress: list[Progress]
     load: Load
+    prefixes_added: list[bytes] = []
+    prefixes_removed: list[bytes] = []
+    tenants: list[TenantKv] = []
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True, array_like=True, kw_only=True):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
-from weir_core.prefix_hash import PrefixNamespace
+from weir_core.prefix_hash import PrefixNamespace, session_scope
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.sequence import Sequence
 from weir_worker.kv import KvManager, PrefixScopes
@@ -58,6 +58,8 @@ class Intake:
         self._serial += 1
         now_us = self._clock.now_us()
         token_ids = list(submit.prompt_token_ids)
+        text = OutputText(self._detokenizers.open(token_ids), submit.stop)
+        scopes = self._scopes(submit)
         eos = () if submit.ignore_eos else self._model.eos_token_ids
         return Sequence(
             submit,
@@ -65,8 +67,8 @@ class Intake:
             token_ids=token_ids,
             max_tokens=max_tokens,
             stop_ids=frozenset((*eos, *submit.stop_token_ids)),
-            table=self._kv.open_table(submit.tenant, token_ids, self._scopes(submit)),
-            text=OutputText(self._detokenizers.open(token_ids), submit.stop),
+            table=self._kv.open_table(submit.tenant, token_ids, scopes, submit.kv),
+            text=text,
             received_us=now_us,
         )
 
@@ -101,6 +103,7 @@ class Intake:
         max_tokens = min(length + submit.max_new_tokens, context)
         # The last token is sampled and never computed.
         places = max_tokens - 1
+        self._check_quota(submit, places)
         if self._kv.blocks_for(places) > self._kv.total_blocks:
             room = self._kv.total_blocks * self._kv.block_size
             raise WeirError(
@@ -113,16 +116,29 @@ class Intake:
             )
         return max_tokens
 
+    def _check_quota(self, submit: Submit, places: int) -> None:
+        quota = submit.kv.max_tokens
+        if quota and self._kv.blocks_for(places) > self._kv.blocks_for(quota):
+            raise WeirError(
+                Reason.REQUEST_TOO_LARGE,
+                f"prompt and max_new_tokens need KV cache for {places} tokens; your quota is "
+                f"{quota} at once: lower max_new_tokens, shorten the prompt, or have kv.max_tokens "
+                "of the tenant's policy raised",
+                field="max_new_tokens",
+                metadata={"needed_tokens": str(places), "kv_quota_tokens": str(quota)},
+            )
+
     def _scopes(self, submit: Submit) -> PrefixScopes:
         # The tags keep a session id from ever meeting a request id.
-        in_session = bool(submit.private_scope)
-        scope = f"session:{submit.private_scope}" if in_session else f"request:{submit.request_id}"
+        session = submit.private_scope
+        scope = session_scope(session) if session else f"request:{submit.request_id}"
         name, fingerprint = self._model.name, self._model.tokenizer_fingerprint
+        private = PrefixNamespace(submit.tenant, name, fingerprint, scope)
         return PrefixScopes(
             tenant=PrefixNamespace(submit.tenant, name, fingerprint),
-            private=PrefixNamespace(submit.tenant, name, fingerprint, scope),
+            private=None if submit.kv.share_private else private,
             tenant_tokens=submit.tenant_prefix_tokens,
-            in_session=in_session,
+            session=session,
         )
 
 

@@ -47,6 +47,7 @@ class Load(msgspec.Struct, array_like=True):
         free_blocks, cached_blocks, held_blocks, total_blocks: KV blocks; the first three
             sum to the last.
         stranded_tokens: places in held blocks that no token fills yet, sampled with progress.
+        pinned_blocks: held blocks that sessions alone hold, and that yield to requests.
         step_us: duration of the last step.
         step_tokens: rows of the last step.
     """
@@ -62,3 +63,4 @@ class Load(msgspec.Struct, array_like=True):
     step_us: int = 0
     step_tokens: int = 0
     counters: Counters = msgspec.field(default_factory=Counters)
+    pinned_blocks: int = 0

@@ -1,5 +1,7 @@
 """Collects what happens in the engine until the next frame is sent."""
 
+import heapq
+
 from weir_core.clock import Clock
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import (
@@ -9,6 +11,7 @@ from weir_worker.engine.events import (
     Prefilled,
     Progress,
     StepOutput,
+    TenantKv,
     Terminal,
     Usage,
 )
@@ -20,6 +23,7 @@ from weir_worker.kv import KvManager
 from weir_worker.sampling import TokenLogprobs
 
 PROGRESS_INTERVAL_US = 500_000
+MOST_TENANTS = 256
 
 
 class News:
@@ -120,10 +124,13 @@ class News:
         if started_us is not None:
             self._step_us = now_us - started_us
         progress: list[Progress] = []
+        tenants: list[TenantKv] = []
         if now_us >= self._progress_due_us:
             self._progress_due_us = now_us + PROGRESS_INTERVAL_US
-            progress = self._take_progress()
-        output = StepOutput(self._deltas, self._prefilled, self._terminals, progress, self._load())
+            progress, tenants = self._take_progress(), self._take_tenants()
+        news = self._deltas, self._prefilled, self._terminals
+        prefixes = self._kv.events.take()
+        output = StepOutput(*news, progress, self._load(), *prefixes, tenants)
         self._deltas, self._prefilled, self._terminals = [], [], []
         return output
 
@@ -143,8 +150,12 @@ class News:
     def _take_progress(self) -> list[Progress]:
         running = self._planner.running
         places = sum(len(s.table.blocks) * self._kv.block_size - s.computed for s in running)
-        self._stranded_tokens = places
+        self._stranded_tokens = places + self._kv.stranded_tokens()
         return [sequence.progress() for sequence in (*running, *self._planner.waiting)]
+
+    def _take_tenants(self) -> list[TenantKv]:
+        most = heapq.nlargest(MOST_TENANTS, self._kv.accounts(), key=lambda a: a.footprint)
+        return [TenantKv(a.tenant, a.running, a.pinned, len(a.cached)) for a in most]
 
     def _load(self) -> Load:
         kv, planner, counters = self._kv, self._planner, self.counters
@@ -161,8 +172,9 @@ class News:
             cached_blocks=kv.cached_blocks,
             held_blocks=kv.held_blocks,
             total_blocks=kv.total_blocks,
-            stranded_tokens=self._stranded_tokens if planner.running else 0,
+            stranded_tokens=self._stranded_tokens if kv.held_blocks else 0,
             step_us=self._step_us,
             step_tokens=self._step_tokens,
             counters=counters,
+            pinned_blocks=kv.pinned_blocks,
         )

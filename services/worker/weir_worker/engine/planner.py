@@ -8,9 +8,9 @@ from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.prefill_shares import prefill_shares
 from weir_worker.engine.sequence import Sequence, Status
 from weir_worker.engine.step_plan import StepPlan
-from weir_worker.engine.victims import choose_victim
+from weir_worker.engine.victims import choose_victim, choose_victim_of
 from weir_worker.engine.waiting import WaitingQueue
-from weir_worker.kv import KvManager
+from weir_worker.kv import KvManager, Shortage
 
 # Prompts are computed side by side as long as each can have chunks of this size; shorter ones
 # cost more overhead than they are worth, but one long prompt may not keep all others waiting.
@@ -49,10 +49,13 @@ class StepPlanner:
         """Queue a new sequence."""
         self.waiting.add(sequence)
 
-    def remove(self, sequence: Sequence, *, discard: bool = False) -> list[int]:
+    def remove(
+        self, sequence: Sequence, *, discard: bool = False, keep_turn: bool = False
+    ) -> list[int]:
         """Drop a sequence wherever it is and give back its blocks; twice is once.
 
-        `discard`: its KV is not to be trusted and may not be found by anyone.
+        `discard`: its KV is not to be trusted and may not be found by anyone. `keep_turn`: it
+        ended well, and its session, if it is of one, goes on from its end.
 
         Returns:
             Indices of the blocks that nobody holds any more.
@@ -61,8 +64,10 @@ class StepPlanner:
             self.running.remove(sequence)
         elif sequence.status is Status.WAITING:
             self.waiting.remove(sequence)
+        if keep_turn and sequence.session_ttl_us and sequence.status is Status.RUNNING:
+            self._kv.keep_turn(sequence.table, sequence.computed, sequence.session_ttl_us)
         sequence.status = Status.FINISHED
-        return self._kv.release(sequence.table, discard=discard)
+        return self._kv.close(sequence.table, discard=discard)
 
     def preempt(self, sequence: Sequence) -> None:
         """Take the blocks of a running sequence; it waits to be computed again."""
@@ -96,8 +101,8 @@ class StepPlanner:
     def _make_room(self) -> None:
         """Give a block to every sequence whose next token needs one.
 
-        A sequence that can never fit is refused on arrival, so when all but the oldest have
-        been pre-empted, the oldest fits.
+        A sequence that can never fit is refused on arrival, so when all but the oldest (of a
+        tenant, of all) have been pre-empted, the oldest fits.
         """
         size = self._kv.block_size
         needy = [
@@ -106,25 +111,46 @@ class StepPlanner:
             if sequence.computed % size == 0
             and len(sequence.token_ids) > len(sequence.table.blocks) * size
         ]
+        self._keep_quotas(needy)
         while len(needy) > self._kv.available_blocks:
             # Alone and without room only if blocks are held by no sequence: then it waits,
             # and the engine's stall watch ends it.
-            victim = choose_victim(self.running, self._kv.held_by_tenant) or self.running[0]
-            self.preempt(victim)
-            if victim in needy:
-                needy.remove(victim)
+            victim = choose_victim(self.running) or self.running[0]
+            self._preempt_of(needy, victim)
         for sequence in needy:
             self._kv.grow(sequence.table)
 
+    def _keep_quotas(self, needy: list[Sequence]) -> None:
+        """Pre-empt sequences of tenants that would exceed their own quota."""
+        for tenant in {sequence.tenant for sequence in needy if sequence.table.quota}:
+            while _exceed_quota([s for s in needy if s.tenant == tenant]):
+                victim = choose_victim_of(tenant, self.running)
+                # Alone a sequence is within the quota that it was accepted with.
+                if victim is None:
+                    break
+                self._preempt_of(needy, victim)
+
+    def _preempt_of(self, needy: list[Sequence], victim: Sequence) -> None:
+        self.preempt(victim)
+        if victim in needy:
+            needy.remove(victim)
+
     def _admit(self, prefills: list[Sequence], budget: int) -> None:
         most = min(budget, max(_SIDE_BY_SIDE, budget // _SMALL_CHUNK))
+        at_quota: set[str] = set()
         while len(prefills) < most and len(self.running) < self.limits.max_running:
-            sequence = self.waiting.first()
-            if sequence is None or not self._start(sequence):
+            sequence = self.waiting.first(passing=at_quota)
+            if sequence is None:
                 return
-            prefills.append(sequence)
+            shortage = self._start(sequence)
+            if shortage is Shortage.MEMORY:
+                return
+            if shortage is Shortage.QUOTA:
+                at_quota.add(sequence.tenant)
+            else:
+                prefills.append(sequence)
 
-    def _start(self, sequence: Sequence) -> bool:
+    def _start(self, sequence: Sequence) -> Shortage | None:
         """Take blocks for the whole prompt (and output so far), or change nothing."""
         hit = self._kv.allocate(
             sequence.table,
@@ -132,18 +158,25 @@ class StepPlanner:
             keep_available=self.limits.watermark_blocks if self.running else 0,
             count=sequence.preemptions == 0,
         )
-        if hit is None:
-            return False
+        if isinstance(hit, Shortage):
+            return hit
         self.waiting.remove(sequence)
         sequence.resume_at(hit)
         self.running.append(sequence)
-        return True
+        return None
 
     def _add_prefills(self, plan: StepPlan, prefills: list[Sequence], budget: int) -> None:
         self._prefilling = prefills
         cap = self.limits.max_prefill_chunk or budget
         wanted = [(sequence.tenant, min(sequence.remaining, cap)) for sequence in prefills]
-        for sequence, share in zip(prefills, prefill_shares(wanted, budget), strict=True):
+        weights = {sequence.tenant: sequence.table.account.weight for sequence in prefills}
+        shares = prefill_shares(wanted, budget, weights)
+        for sequence, share in zip(prefills, shares, strict=True):
             if share > 0:
                 plan.sequences.append(sequence)
                 plan.lengths.append(share)
+
+
+def _exceed_quota(growing: list[Sequence]) -> bool:
+    """Whether a tenant would exceed its quota if each of these took a block."""
+    return any(sequence.table.exceeds_quota(len(growing)) for sequence in growing)

@@ -1,20 +1,23 @@
 """How one step's prefill tokens are divided among the prompts that wait for them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
-def prefill_shares(remaining: Sequence[tuple[str, int]], budget: int) -> list[int]:
+def prefill_shares(
+    remaining: Sequence[tuple[str, int]], budget: int, weights: Mapping[str, int]
+) -> list[int]:
     """Divide `budget` tokens.
 
-    Tenants share it max-min fairly. Within a tenant, in order of arrival, each prompt but the
-    last takes at most half of what is left: most prompts still finish one after the other,
-    and a long one stalls no other for its whole length. Nothing is left over while a prompt
-    could use it.
+    Tenants share it max-min fairly by weight. Within a tenant, in order of arrival, each prompt
+    but the last takes at most half of what is left: most prompts still finish one after the
+    other, and a long one stalls no other for its whole length. Nothing is left over while a
+    prompt could use it.
 
     Args:
         remaining: (tenant, tokens to compute) of each prompt, in order of arrival.
         budget: tokens, 0 or more.
+        weights: share of each tenant, by ratio, 1 or more.
 
     Returns:
         Tokens for each prompt, in the same order; 0 means not in this step.
@@ -26,19 +29,22 @@ def prefill_shares(remaining: Sequence[tuple[str, int]], budget: int) -> list[in
         members[tenant].append(index)
     demand = {tenant: sum(remaining[i][1] for i in own) for tenant, own in members.items()}
     shares = [0] * len(remaining)
-    for tenant, tokens in _max_min(demand, budget).items():
+    for tenant, tokens in _max_min(demand, budget, weights).items():
         lengths = [remaining[i][1] for i in members[tenant]]
         for index, share in zip(members[tenant], _halving(lengths, tokens), strict=True):
             shares[index] = share
     return shares
 
 
-def _max_min(demand: dict[str, int], budget: int) -> dict[str, int]:
-    """Give each tenant its demand or an equal part, whichever is less; spread the rest."""
+def _max_min(demand: dict[str, int], budget: int, weights: Mapping[str, int]) -> dict[str, int]:
+    """Give each tenant its demand or its part by weight, whichever is less; spread the rest."""
     granted = {}
-    for rank, (tenant, wanted) in enumerate(sorted(demand.items(), key=lambda item: item[1])):
-        granted[tenant] = min(wanted, budget // (len(demand) - rank))
+    left = sum(weights[tenant] for tenant in demand)
+    # Whoever wants least for its weight first: what it leaves is spread over the others.
+    for tenant, wanted in sorted(demand.items(), key=lambda item: item[1] / weights[item[0]]):
+        granted[tenant] = min(wanted, budget * weights[tenant] // left)
         budget -= granted[tenant]
+        left -= weights[tenant]
     return granted
 
 

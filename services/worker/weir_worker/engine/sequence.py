@@ -32,6 +32,8 @@ class Sequence:
         computed: leading tokens whose KV is in the cache.
         high_water: the most that `computed` ever was; below it, work is done again.
         cached_prompt_tokens: prompt tokens hit before they were ever computed.
+        session: its id; empty for a request of none.
+        session_ttl_us: how long its session keeps its KV when it has ended; 0: not at all.
         stop_ids: tokens that end it: end of sequence unless ignored, and stop ids.
         slice: its rows in the next forward pass, reused from step to step.
     """
@@ -54,6 +56,8 @@ class Sequence:
         "recomputed_tokens",
         "request_id",
         "sampling",
+        "session",
+        "session_ttl_us",
         "slice",
         "status",
         "stop_ids",
@@ -80,6 +84,8 @@ class Sequence:
         self.tenant = submit.tenant
         self.priority = submit.priority
         self.deadline_us = submit.deadline_us
+        self.session = submit.private_scope
+        self.session_ttl_us = submit.kv.session_ttl_ms * 1000 if self.session else 0
         self.age = age
         self.token_ids = token_ids
         self.prompt_tokens = len(token_ids)

@@ -1,17 +1,16 @@
 """Sequences that wait for a place: pre-empted ones first, then new ones, each in order."""
 
 import bisect
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from weir_worker.engine.sequence import Sequence
 
 
 class WaitingQueue:
-    """Order of admission. There is no bypass: whoever is first is admitted first.
+    """Order of admission. Whoever is first is admitted first, whatever their size.
 
-    New sequences keep the order in which the scheduler sent them; pre-empted ones come
-    back by age.
+    Only a tenant at its own quota is passed over: it holds up nobody else. New sequences keep
+    the order in which the scheduler sent them; pre-empted ones come back by age.
 
     Attributes:
         tokens: tokens of all of them.
@@ -20,7 +19,8 @@ class WaitingQueue:
     def __init__(self) -> None:
         self.tokens = 0
         self._preempted: list[Sequence] = []
-        self._new: deque[Sequence] = deque()
+        # In order of arrival; a dict, since any of them may be taken out.
+        self._new: dict[Sequence, None] = {}
 
     def __len__(self) -> int:
         return len(self._preempted) + len(self._new)
@@ -31,7 +31,7 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence) -> None:
         """Append a new sequence."""
-        self._new.append(sequence)
+        self._new[sequence] = None
         self.tokens += len(sequence.token_ids)
 
     def add_preempted(self, sequence: Sequence) -> None:
@@ -39,16 +39,17 @@ class WaitingQueue:
         bisect.insort(self._preempted, sequence, key=lambda waiting: waiting.age)
         self.tokens += len(sequence.token_ids)
 
-    def first(self) -> Sequence | None:
-        """Return whoever is to be admitted next."""
-        if self._preempted:
-            return self._preempted[0]
-        return self._new[0] if self._new else None
+    def first(self, passing: Collection[str] = ()) -> Sequence | None:
+        """Return whoever is to be admitted next, `passing` over some tenants."""
+        for sequence in self:
+            if sequence.tenant not in passing:
+                return sequence
+        return None
 
     def remove(self, sequence: Sequence) -> None:
         """Take out a sequence, from any place."""
-        if sequence in self._preempted:
-            self._preempted.remove(sequence)
+        if sequence in self._new:
+            del self._new[sequence]
         else:
-            self._new.remove(sequence)
+            self._preempted.remove(sequence)
         self.tokens -= len(sequence.token_ids)

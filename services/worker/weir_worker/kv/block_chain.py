@@ -1,9 +1,9 @@
-"""The hashes of one sequence's full blocks, computed when first asked for."""
+"""The hashes of one sequence's full blocks, and the names of its prefixes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weir_core.prefix_hash import PrefixNamespace, block_hash, change_namespace
+from weir_core.prefix_hash import PREFIX_GRANULARITY, PrefixChain, PrefixNamespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,52 +12,67 @@ class PrefixScopes:
 
     Attributes:
         tenant: namespace of tokens [0, tenant_tokens).
-        private: namespace of everything after, found by one session or request.
+        private: namespace of everything after, found by one session or request; None: all
+            tokens are the tenant's.
         tenant_tokens: leading tokens that any request of the tenant may share.
-        in_session: the private namespace is a session's, not one request's.
+        session: id of the session; empty for a request of none.
     """
 
     tenant: PrefixNamespace
-    private: PrefixNamespace
+    private: PrefixNamespace | None
     tenant_tokens: int
-    in_session: bool = False
+    session: str = ""
 
 
 class BlockChain:
-    """Hash chain over a growing list of tokens.
+    """Two hash chains over a growing list of tokens.
 
-    The namespace changes at the first block that holds a private token, so a block is in
-    the tenant's namespace only when every token of it is.
+    One in blocks, by which this cache finds them; one in granules of a fixed size, by which the
+    scheduler knows what the cache holds. A granule is named with the block that ends it.
+
+    Attributes:
+        tenant_blocks: leading blocks in the tenant's namespace.
+        session: see `PrefixScopes`.
     """
 
-    __slots__ = ("_hashes", "_scopes", "block_size", "tenant_blocks", "token_ids")
+    __slots__ = ("_blocks", "_granules", "session", "tenant_blocks")
 
-    def __init__(self, token_ids: list[int], block_size: int, scopes: PrefixScopes) -> None:
-        self.token_ids = token_ids
-        self.block_size = block_size
-        self.tenant_blocks = min(scopes.tenant_tokens, len(token_ids)) // block_size
-        self._scopes = scopes
-        self._hashes: list[bytes] = []
+    def __init__(
+        self,
+        token_ids: list[int],
+        block_size: int,
+        scopes: PrefixScopes,
+        granularity: int = PREFIX_GRANULARITY,
+    ) -> None:
+        of_scopes = scopes.tenant, scopes.private, scopes.tenant_tokens
+        self._blocks = PrefixChain(token_ids, block_size, *of_scopes)
+        self._granules = PrefixChain(token_ids, granularity, *of_scopes)
+        self.tenant_blocks = self._blocks.shared
+        self.session = scopes.session
 
     @property
-    def in_session(self) -> bool:
-        """Whether private blocks can be found by later turns."""
-        return self._scopes.in_session
+    def block_size(self) -> int:
+        """Tokens of a block."""
+        return self._blocks.granularity
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The sequence's own list."""
+        return self._blocks.token_ids
 
     def hash_at(self, index: int) -> bytes:
         """Return the hash of block `index`, all of whose tokens are known."""
-        while len(self._hashes) <= index:
-            self._hashes.append(self._next_hash())
-        return self._hashes[index]
+        return self._blocks.hash_at(index)
 
     def tokens_at(self, index: int) -> Sequence[int]:
         """Return the tokens of block `index`."""
-        start = index * self.block_size
-        return self.token_ids[start : start + self.block_size]
+        return self._blocks.tokens_at(index)
 
-    def _next_hash(self) -> bytes:
-        index = len(self._hashes)
-        parent = self._hashes[-1] if index else self._scopes.tenant.root()
-        if index == self.tenant_blocks:
-            parent = change_namespace(self._scopes.private.root(), parent)
-        return block_hash(parent, self.tokens_at(index))
+    def granules_of(self, index: int) -> tuple[bytes, ...]:
+        """Return the names of the granules that end in block `index` and others may look for."""
+        granularity = self._granules.granularity
+        first = index * self.block_size // granularity
+        end = (index + 1) * self.block_size // granularity
+        if not self.session:
+            end = min(end, self._granules.shared)
+        return tuple(self._granules.hash_at(granule) for granule in range(first, end))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class CacheCounters:
-    """Totals since start; queries and hits are tokens in blocks that could have been found.
+    """Totals since start; queries and hits are tokens that could have been found.
 
     Attributes:
-        prefix_queries, prefix_hits: in the tenant's namespace.
-        session_queries, session_hits: in the namespace of a session.
-        evictions: findable blocks that were reused.
+        prefix_queries, prefix_hits: in full blocks of the tenant's namespace.
+        session_queries, session_hits: in a session, the last partial block included.
+        evictions: findable blocks that were given up: for reuse, or by age.
     """
 
     prefix_queries: int = 0

@@ -1,17 +1,17 @@
-"""Doubly linked list of unreferenced blocks, threaded through the blocks themselves."""
+"""Doubly linked list of blocks, threaded through the blocks themselves."""
 
 from collections.abc import Iterable, Iterator
 
 from weir_worker.kv.block import Block
 
 
-class FreeList:
-    """Order of reuse: blocks without content at the head, then cached ones, oldest first.
+class BlockList:
+    """Order of reuse, first to last. A block is in one list at most.
 
     Every operation is O(1), removal from the middle (a cache hit) included.
     """
 
-    def __init__(self, blocks: Iterable[Block]) -> None:
+    def __init__(self, blocks: Iterable[Block] = ()) -> None:
         self._head = Block(-1)
         self._tail = Block(-1)
         self._head.next = self._tail
@@ -39,11 +39,16 @@ class FreeList:
         assert self._head.next is not None
         self._link(self._head, block, self._head.next)
 
+    def first(self) -> Block | None:
+        """Whoever is reused next; None when the list is empty."""
+        block = self._head.next
+        return None if block is self._tail else block
+
     def pop_first(self) -> Block:
         """Take the first block. Raises IndexError when there is none."""
-        block = self._head.next
-        if block is None or block is self._tail:
-            raise IndexError("no free KV block")
+        block = self.first()
+        if block is None:
+            raise IndexError("the list of KV blocks is empty")
         self.remove(block)
         return block
 
@@ -57,7 +62,7 @@ class FreeList:
         self._length -= 1
 
     def _link(self, before: Block, block: Block, after: Block) -> None:
-        assert block.prev is None, "block is in the list already"
+        assert block.prev is None, "block is in a list already"
         before.next = after.prev = block
         block.prev, block.next = before, after
         self._length += 1
