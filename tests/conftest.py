@@ -44,10 +44,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.markexpr:
-        soak = [item for item in items if item.get_closest_marker("soak")]
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
-        if soak:
-            config.hook.pytest_deselected(items=soak)
+        asked_for = [item for item in items if _only_when_asked_for(item)]
+        items[:] = [item for item in items if not _only_when_asked_for(item)]
+        if asked_for:
+            config.hook.pytest_deselected(items=asked_for)
     if workers.is_one(config):
         items.sort(key=workers.begins)
 
@@ -62,6 +62,10 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"REQUIRE={','.join(sorted(missing))}, but skipped: {_reason(report)}"
     return report
+
+
+def _only_when_asked_for(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("soak", "peers"))
 
 
 def _required() -> set[str]:

@@ -43,18 +43,19 @@ class VllmServer(rpc.VllmEngineServicer):  # type: ignore[misc]
         prompt, most = len(request.tokenized.input_ids), request.sampling_params.max_tokens
         ids = [97 + number % 26 for number in range(most)]
         try:
-            for number, token in enumerate(ids[:-1], 1):
+            for number, token in enumerate(ids, 1):
                 if number > 1:
                     await self.hold.wait()
+                # As vLLM's servicer does in a stream: counts are of this chunk.
                 chunk = pb.GenerateStreamChunk(
-                    token_ids=[token], prompt_tokens=prompt, completion_tokens=number
+                    token_ids=[token], prompt_tokens=prompt, completion_tokens=1
                 )
                 yield pb.GenerateResponse(chunk=chunk)
             complete = pb.GenerateComplete(
-                output_ids=ids,
+                output_ids=ids[-1:],
                 finish_reason="length",
                 prompt_tokens=prompt,
-                completion_tokens=most,
+                completion_tokens=1,
                 cached_tokens=2,
             )
             yield pb.GenerateResponse(complete=complete)

@@ -1,4 +1,4 @@
-"""What the upstreams' answers mean here."""
+"""What the upstreams' answers mean here, and what they are not asked."""
 
 from collections.abc import Sequence
 
@@ -30,3 +30,13 @@ def model_not_there(wanted: str, names: Sequence[str]) -> WeirError:
         f"the upstream engine does not serve {wanted!r}; it has "
         f"{', '.join(map(repr, names[:5])) or 'no model'}: set upstream_model",
     )
+
+
+def refuse_unless(field: str, held: bool) -> None:
+    """Refuse what the upstream would ignore. Raises WeirError: UNSUPPORTED_FIELD."""
+    if not held:
+        raise WeirError(
+            Reason.UNSUPPORTED_FIELD,
+            f"{field} is not known to the engine that computes for this worker",
+            field=field,
+        )

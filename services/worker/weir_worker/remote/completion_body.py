@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from weir_core.errors import Reason, WeirError
 from weir_worker.engine.commands import Submit
+from weir_worker.remote.answers import refuse_unless
 from weir_worker.remote.dialect import Dialect
 
 Untokenise = Callable[[list[int]], str]
@@ -64,8 +64,8 @@ def _shaping(submit: Submit, dialect: Dialect) -> dict[str, Any]:
     if _field("logit_bias", bias, {}, known=dialect.logit_bias) and bias:
         fields["logit_bias"] = bias
     for name in ("logprobs", "prompt_logprobs"):
-        _field(name, getattr(sampling, name), None, known=False)
-    _field("response_format", submit.grammar, None, known=False)
+        refuse_unless(name, getattr(sampling, name) is None)
+    refuse_unless("response_format", submit.grammar is None)
     return fields
 
 
@@ -86,10 +86,5 @@ def _field(
     """The field under its name there; nothing if it is not known and says nothing."""
     if known:
         return {name or ours: value}
-    if value != nothing:
-        raise WeirError(
-            Reason.UNSUPPORTED_FIELD,
-            f"{ours} is not known to the engine that computes for this worker",
-            field=ours,
-        )
+    refuse_unless(ours, value == nothing)
     return {}

@@ -13,7 +13,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.rpc.channel import open_channel
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import FinishReason, Usage
-from weir_worker.remote.answers import finish_of, model_not_there
+from weir_worker.remote.answers import finish_of, model_not_there, refuse_unless
 from weir_worker.remote.options import RemoteOptions
 from weir_worker.remote.upstream import Piece
 from weir_worker.text import DetokenizerFactory, OutputText
@@ -96,12 +96,29 @@ class VllmUpstream:
 
 
 def _request(submit: Submit) -> Any:
+    for name in ("logprobs", "prompt_logprobs"):
+        refuse_unless(name, getattr(submit.sampling, name) is None)
+    refuse_unless("response_format", submit.grammar is None)
+    return pb.GenerateRequest(
+        request_id=f"{submit.request_id}.{submit.attempt}",
+        tokenized=pb.TokenizedInput(input_ids=submit.prompt_token_ids),
+        sampling_params=_sampling(submit),
+        stream=True,
+    )
+
+
+def _sampling(submit: Submit) -> Any:
     sampling = submit.sampling
     params = pb.SamplingParams(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=max(0, sampling.top_k),
-        repetition_penalty=1.0,
+        min_p=sampling.min_p,
+        repetition_penalty=sampling.repetition_penalty,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        min_tokens=sampling.min_tokens,
+        logit_bias=sampling.logit_bias,
         max_tokens=submit.max_new_tokens,
         stop=submit.stop,
         stop_token_ids=submit.stop_token_ids,
@@ -110,22 +127,22 @@ def _request(submit: Submit) -> Any:
     )
     if sampling.seed is not None:
         params.seed = sampling.seed & 0x7FFF_FFFF
-    return pb.GenerateRequest(
-        request_id=f"{submit.request_id}.{submit.attempt}",
-        tokenized=pb.TokenizedInput(input_ids=submit.prompt_token_ids),
-        sampling_params=params,
-        stream=True,
-    )
+    return params
 
 
 def _last(complete: Any, told: int, text: OutputText) -> Piece:
-    """The end, with what no chunk has told yet."""
+    """The end, with what no chunk has told yet.
+
+    In a stream vLLM's servicer tells of the last tokens alone here, which a chunk has told
+    before, and counts those: what the chunks told is the count.
+    """
     token_ids = list(complete.output_ids)[told:]
     shown = "".join(text.push(token)[0] for token in token_ids)
     finish = finish_of(complete.finish_reason) or FinishReason.STOP
     if finish is FinishReason.LENGTH or not complete.HasField("matched_stop_str"):
         shown += text.flush()
-    usage = Usage(complete.prompt_tokens, complete.cached_tokens, complete.completion_tokens)
+    completion = max(complete.completion_tokens, told + len(token_ids))
+    usage = Usage(complete.prompt_tokens, complete.cached_tokens, completion)
     return Piece(token_ids, shown, finish, usage)
 
 
