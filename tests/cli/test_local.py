@@ -62,8 +62,8 @@ async def test_a_port_that_was_taken_meanwhile_names_a_knob_of_weir_up(
 def test_the_demo_directory_is_valid_and_holds_the_parameters_of_the_model() -> None:
     recommended = {"temperature": 0.2, "top_p": 0.9}
     model = ServedModel("small", ("s",), Path("/m"), 64, "/m", recommended)
-    text = demo_directory(model, generate_key("dev"))
+    text = demo_directory([model], generate_key("dev"))
     (entry,) = parse_document(text, "demo").models
     assert (entry.parameters.temperature, entry.parameters.top_p) == (0.2, 0.9)
-    plain = yaml.safe_load(demo_directory(MODEL, generate_key("dev")))
+    plain = yaml.safe_load(demo_directory([MODEL], generate_key("dev")))
     assert "parameters" not in plain["models"][0]

@@ -160,7 +160,7 @@ async def deployed(
     options = StackOptions(
         workers=workers,
         port=0,
-        model=folder,
+        models=(str(folder),) if folder else (),
         null=folder is None,
         directory=directory,
         state_dir=state,

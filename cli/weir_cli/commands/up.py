@@ -14,7 +14,9 @@ from weir_cli.stack.signals import StopSignals
 
 
 def up(
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Worker processes of each model.")
+    ] = 1,
     port: Annotated[
         int | None,
         typer.Option(
@@ -25,14 +27,30 @@ def up(
         ),
     ] = None,
     model: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            exists=True,
-            file_okay=False,
-            resolve_path=True,
-            help="Model folder (safetensors, config.json, tokenizer.json) in place of the default.",
+            help="In place of the default model: a folder (safetensors, config.json, "
+            "tokenizer.json), a GGUF file, or a name of `weir models ls`. Repeat it to serve "
+            "several.",
         ),
     ] = None,
+    kv_memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Memory of each worker's KV cache, such as 512MiB, or MODEL=SIZE for the "
+            "workers of one model. Default 1GiB.",
+        ),
+    ] = None,
+    upstream_url: Annotated[
+        str,
+        typer.Option(
+            help="OpenAI-compatible engine that computes in the place of the worker's own, such "
+            "as http://127.0.0.1:9000/v1, or grpc://host:port of vLLM; --model is then a folder "
+            "with its tokenizer.json and config.json. Its key, if any: environment "
+            "WEIR_WORKER__UPSTREAM_API_KEY.",
+        ),
+    ] = "",
+    upstream_model: Annotated[str, typer.Option(help="The model's name there.")] = "",
     null: Annotated[
         bool, typer.Option("--null", help="Serve the model that computes nothing.")
     ] = False,
@@ -71,7 +89,10 @@ def up(
     options = StackOptions(
         workers=workers,
         port=port,
-        model=model,
+        models=tuple(model or ()),
+        kv_memory=tuple(kv_memory or ()),
+        upstream_url=upstream_url,
+        upstream_model=upstream_model,
         null=null,
         directory=directory,
         state_dir=state_dir,

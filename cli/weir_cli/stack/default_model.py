@@ -1,17 +1,12 @@
 """The default model, fetched in a process of its own."""
 
-import asyncio
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from pathlib import Path
 
 from weir_cli.errors import CommandError
+from weir_cli.stack.model_process import model_process
 
-_MODULE = "weir_worker.models.fetch"
-_DEADLINE_S = 900.0
-_QUIET_S = 3.0
-_PATIENCE_S = 15.0
+_PREPARING = "Preparing the default model (93 MB to fetch the first time)"
 
 
 async def fetch_default_model(say: Callable[[str], None]) -> Path:
@@ -19,37 +14,9 @@ async def fetch_default_model(say: Callable[[str], None]) -> Path:
 
     Raises CommandError, in the words of the process that failed.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", _MODULE, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
-    )
-    output = asyncio.ensure_future(process.communicate())
     try:
-        async with asyncio.timeout(_DEADLINE_S):
-            await _say_progress(output, say)
-            out, err = await output
-    except TimeoutError:
+        return await model_process([], "the default model", say, preparing=_PREPARING)
+    except CommandError as error:
         raise CommandError(
-            f"the default model was not there after {_DEADLINE_S:.0f} s; give a --model FOLDER"
+            f"the default model cannot be fetched: {error}; or give --model FOLDER"
         ) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-        output.cancel()
-    if process.returncode:
-        lines = err.decode(errors="replace").strip().splitlines() or ["no output"]
-        reason = lines[-1].removeprefix("error: ")
-        raise CommandError(f"the default model cannot be fetched: {reason}; or give --model FOLDER")
-    return Path(out.decode().strip().splitlines()[-1])
-
-
-async def _say_progress(
-    output: asyncio.Future[tuple[bytes, bytes]], say: Callable[[str], None]
-) -> None:
-    """A line once it takes longer than a look at a finished folder, then one now and then."""
-    if (await asyncio.wait({output}, timeout=_QUIET_S))[0]:
-        return
-    say("Preparing the default model (93 MB to fetch the first time)")
-    waited = _QUIET_S
-    while not (await asyncio.wait({output}, timeout=_PATIENCE_S))[0]:
-        waited += _PATIENCE_S
-        say(f"  still preparing it ({waited:.0f} s)")

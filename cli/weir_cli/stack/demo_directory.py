@@ -1,5 +1,6 @@
-"""The directory file of a local stack: one plan, one tenant, one user, one key, one model."""
+"""The directory file of a local stack: one plan, one tenant, one user, one key, and its models."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -14,7 +15,7 @@ _HEADER = """\
 """
 
 
-def demo_directory(model: ServedModel, key: NewKey) -> str:
+def demo_directory(models: Sequence[ServedModel], key: NewKey) -> str:
     """The file as text."""
     document: dict[str, Any] = {
         "plans": [
@@ -27,15 +28,7 @@ def demo_directory(model: ServedModel, key: NewKey) -> str:
                 ],
             }
         ],
-        "models": [
-            {
-                "name": model.name,
-                "aliases": list(model.aliases),
-                "versions": [{"version": "1", "folder": str(model.folder)}],
-                "max_context": model.max_context,
-                **({"parameters": dict(model.parameters)} if model.parameters else {}),
-            }
-        ],
+        "models": [_entry(model) for model in models],
         "tenants": [
             {
                 "id": TENANT,
@@ -46,3 +39,13 @@ def demo_directory(model: ServedModel, key: NewKey) -> str:
         ],
     }
     return _HEADER + yaml.safe_dump(document, sort_keys=False)
+
+
+def _entry(model: ServedModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "aliases": list(model.aliases),
+        "versions": [{"version": "1", "folder": str(model.folder)}],
+        "max_context": model.max_context,
+        **({"parameters": dict(model.parameters)} if model.parameters else {}),
+    }

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from weir_cli.errors import CommandError
+from weir_cli.stack.welcome import Welcome
 from weir_client import AsyncClient, RetryPolicy, WeirClientError
 
 QUESTION = "Write one sentence about rivers."
@@ -11,17 +12,20 @@ _MAX_NEW_TOKENS = 48
 _DEADLINE_S = 300.0
 
 
-async def first_answer(target: str, key: str, model: str, write: Callable[[str], None]) -> None:
+async def first_answer(stack: Welcome, write: Callable[[str], None]) -> None:
     """Asks one question over gRPC and writes the answer as it comes, then what it cost.
+
+    A model without a chat template gets the question as a text to continue.
 
     Raises CommandError when there is no answer.
     """
     began, first_after_s = time.monotonic(), 0.0
     write(f"\n> {QUESTION}\n\n")
-    async with AsyncClient(target, key, retry=RetryPolicy(attempts=10)) as client:
+    async with AsyncClient(stack.grpc, stack.key, retry=RetryPolicy(attempts=10)) as client:
         answer = client.generate(
-            model,
-            messages=[{"role": "user", "content": QUESTION}],
+            stack.model,
+            messages=[{"role": "user", "content": QUESTION}] if stack.has_template else None,
+            prompt=None if stack.has_template else QUESTION,
             max_new_tokens=_MAX_NEW_TOKENS,
             temperature=0.0,
             timeout_s=_DEADLINE_S,

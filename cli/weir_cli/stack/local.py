@@ -1,12 +1,14 @@
 """A whole deployment on this machine: from options to a served answer and back to nothing."""
 
 import asyncio
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir_cli.errors import CommandError
 from weir_cli.stack.child import StartFailed
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.directory_watch import DirectoryWatch
@@ -14,18 +16,18 @@ from weir_cli.stack.first_answer import first_answer
 from weir_cli.stack.health import wait_ready, wait_serving, wait_workers
 from weir_cli.stack.own_directory import check_own_directory
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
-from weir_cli.stack.served_model import ServedModel, choose_model
+from weir_cli.stack.served_model import ServedModel, choose_models
 from weir_cli.stack.services import (
     GATEWAY,
     RATELIMITER,
     SCHEDULER,
     StackPlan,
     wanted_ports,
-    worker_names,
 )
 from weir_cli.stack.state_dir import StateDir, new_run_folder
 from weir_cli.stack.supervisor import Supervisor
 from weir_cli.stack.welcome import Welcome
+from weir_cli.stack.worker_plan import Upstream, WorkerPlan, plan_workers
 from weir_gateway.keys import generate_key
 
 _HEALTH_DEADLINE_S = 60.0
@@ -38,7 +40,10 @@ class StackOptions:
 
     workers: int = 1
     port: int | None = None
-    model: Path | None = None
+    models: tuple[str, ...] = ()
+    kv_memory: tuple[str, ...] = ()
+    upstream_url: str = ""
+    upstream_model: str = ""
     null: bool = False
     directory: Path | None = None
     state_dir: Path | None = None
@@ -65,6 +70,7 @@ class LocalStack:
         self._state: StateDir | None = None
         self._supervisor: Supervisor | None = None
         self._directory: Path | None = None
+        self._workers: list[WorkerPlan] = []
         self._welcome: Welcome | None = None
 
     @property
@@ -93,17 +99,25 @@ class LocalStack:
         began = time.monotonic()
         options = self._options
         state = self._state = StateDir(options.state_dir or new_run_folder())
-        model = await choose_model(options.model, options.null, self._say)
+        upstream = _upstream(options)
+        models = await choose_models(options.models, options.null, self._say)
+        self._workers = plan_workers(
+            models,
+            options.workers,
+            cores=os.cpu_count() or 1,
+            kv_memory=options.kv_memory,
+            upstream=upstream,
+        )
         ports = self._choose_ports()
-        key, directory = self._key_and_directory(state, model)
+        key, directory = self._key_and_directory(state, models)
         self._directory = directory
-        plan = StackPlan(model, options.workers, directory, ports, options.otlp, options.store)
+        plan = StackPlan(self._workers, directory, ports, options.otlp, options.store)
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
         await _start(supervisor)
         await self._wait_healthy(supervisor, state.cluster_secret())
         self._say(f"All healthy after {time.monotonic() - began:.1f} s")
-        self._welcome = self._make_welcome(supervisor, model, key, state)
+        self._welcome = self._make_welcome(supervisor, models, key, state)
 
     async def serve(self, once: bool) -> None:
         """Streams the first answer, then keeps everything up until cancelled, unless `once`.
@@ -116,7 +130,7 @@ class LocalStack:
         keeping = asyncio.create_task(self.keep_up())
         try:
             if welcome.key:
-                await first_answer(welcome.grpc, welcome.key, welcome.model, self._write)
+                await first_answer(welcome, self._write)
             else:
                 self._say("\nThe first answer is skipped: WEIR_API_KEY is not set")
             self._write(welcome.text())
@@ -158,22 +172,24 @@ class LocalStack:
 
     def _choose_ports(self) -> dict[str, Port]:
         asked = self._options.port
-        wanted = wanted_ports(DEFAULT_PORT if asked is None else asked, self._options.workers)
+        wanted = wanted_ports(DEFAULT_PORT if asked is None else asked, len(self._workers))
         ports = choose_ports(wanted, required="gateway http" if asked else "")
         for port in ports.values():
             if port.wanted not in {0, port.number}:
                 self._warn(f"port {port.wanted} is taken; {port.name} gets {port.number}")
         return ports
 
-    def _key_and_directory(self, state: StateDir, model: ServedModel) -> tuple[str, Path]:
+    def _key_and_directory(
+        self, state: StateDir, models: Sequence[ServedModel]
+    ) -> tuple[str, Path]:
         if self._options.directory:
-            check_own_directory(self._options.directory, model.name)
+            check_own_directory(self._options.directory, [model.name for model in models])
             return self._options.api_key, self._options.directory
         key = generate_key("dev")
-        return key.secret, state.write_private("directory.yaml", demo_directory(model, key))
+        return key.secret, state.write_private("directory.yaml", demo_directory(models, key))
 
     async def _wait_healthy(self, supervisor: Supervisor, secret: str) -> None:
-        workers = worker_names(self._options.workers)
+        workers = [worker.name for worker in self._workers]
         names = [RATELIMITER, SCHEDULER, GATEWAY, *workers]
         addresses = {name: supervisor.child(name).ready["grpc"] for name in names}
         await wait_serving(addresses, _HEALTH_DEADLINE_S)
@@ -181,16 +197,18 @@ class LocalStack:
         await wait_ready(supervisor.child(GATEWAY).ready["http"], _HEALTH_DEADLINE_S)
 
     def _make_welcome(
-        self, supervisor: Supervisor, model: ServedModel, key: str, state: StateDir
+        self, supervisor: Supervisor, models: Sequence[ServedModel], key: str, state: StateDir
     ) -> Welcome:
         gateway = supervisor.child(GATEWAY).ready
         metrics = {GATEWAY: gateway["http"]}
-        for name in (RATELIMITER, SCHEDULER, *worker_names(self._options.workers)):
+        for name in (RATELIMITER, SCHEDULER, *(worker.name for worker in self._workers)):
             metrics[name] = supervisor.child(name).ready["metrics"]
         return Welcome(
             http=gateway["http"],
             grpc=gateway["grpc"],
-            model=model.name,
+            model=models[0].name,
+            more_models=tuple(model.name for model in models[1:]),
+            has_template=models[0].has_template,
             key=key,
             new_key=self._options.directory is None,
             state=state.path,
@@ -199,6 +217,21 @@ class LocalStack:
 
     def _say(self, line: str) -> None:
         self._write(f"{line}\n")
+
+
+def _upstream(options: StackOptions) -> Upstream | None:
+    if not options.upstream_url:
+        if options.upstream_model:
+            raise CommandError("--upstream-model needs --upstream-url")
+        return None
+    if len(options.models) != 1:
+        raise CommandError(
+            "--upstream-url needs one --model FOLDER, with tokenizer.json and config.json of the "
+            "model that is served there; no weights are read"
+        )
+    if not options.upstream_model:
+        raise CommandError("--upstream-url needs --upstream-model, the model's name there")
+    return Upstream(options.upstream_url, options.upstream_model)
 
 
 async def _start(supervisor: Supervisor) -> None:

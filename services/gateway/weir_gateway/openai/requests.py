@@ -55,10 +55,15 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "best_of": (),
     "suffix": ("",),
     "moderation": (),
+    # Names under which other engines take an adapter.
+    "adapter_id": (),
+    "lora_path": (),
+    "lora_request": (),
 }
 _WHY = {
     "tools": "tool calls are not built yet",
     "functions": "tool calls are not built yet",
+    **dict.fromkeys(("adapter_id", "lora_path", "lora_request"), "LoRA adapters are not built"),
 }
 
 

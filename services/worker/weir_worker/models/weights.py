@@ -9,6 +9,8 @@ from safetensors import SafetensorError, safe_open
 
 from weir_core.model_folder import ModelFileError
 from weir_worker.models.llama_layout import LlamaLayout
+from weir_worker.parallel.ranks import ALONE, Ranks
+from weir_worker.parallel.shards import cut, fitted
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _KINDS = ("F32", "F16", "BF16")
@@ -20,6 +22,10 @@ class Weights:
 
     On CPU an fp32 tensor is a view of the mapped file until it is changed or packed. Names,
     shapes and types are checked at once, before anything is read or allocated.
+
+    Attributes:
+        shapes: of every tensor, by name.
+        kinds: `F32`, `F16` or `BF16`, as stored.
     """
 
     def __init__(
@@ -28,6 +34,7 @@ class Weights:
         layout: LlamaLayout,
         dtype: torch.dtype,
         device: torch.device,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Open the files.
 
@@ -36,6 +43,7 @@ class Weights:
             layout: which tensors there must be, of which shapes.
             dtype: of the tensors handed out.
             device: likewise.
+            ranks: of each tensor only this rank's part is read.
 
         Raises:
             ModelFileError: a file is missing or damaged, or its tensors are not the model's.
@@ -44,7 +52,10 @@ class Weights:
         self._layout = layout
         self._dtype = dtype
         self._device = device
+        self._ranks = ranks
         self._files: dict[str, Any] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.kinds: dict[str, str] = {}
         for path in _paths(folder):
             self._open(path)
         missing = [name for name in layout.required() if name not in self._files]
@@ -62,7 +73,7 @@ class Weights:
         """
         if name not in self._files:
             raise ModelFileError(self._folder, f"tensor {name} is missing")
-        tensor: torch.Tensor = self._files[name].get_tensor(name)
+        tensor = self._read(name)
         if not bool(tensor.sum(dtype=torch.float32).isfinite()):
             raise ModelFileError(self._folder, f"tensor {name} ({tensor.dtype}) is not finite")
         return tensor.to(self._device, self._dtype)
@@ -70,6 +81,14 @@ class Weights:
     def joined(self, names: list[str]) -> torch.Tensor:
         """Tensors one below the other."""
         return torch.cat([self.take(name) for name in names])
+
+    def _read(self, name: str) -> torch.Tensor:
+        file, shape = self._files[name], self.shapes[name]
+        if self._ranks.size == 1:
+            whole: torch.Tensor = file.get_tensor(name)
+            return whole
+        part = file.get_slice(name)[cut(name, shape, self._ranks)]
+        return fitted(name, part, shape[0], self._ranks)
 
     def _open(self, path: Path) -> None:
         try:
@@ -83,6 +102,7 @@ class Weights:
                 continue  # old checkpoints store what follows from the config
             self._check(path, name, shape, kind)
             self._files[name] = file
+            self.shapes[name], self.kinds[name] = shape, kind
 
     def _check(self, path: Path, name: str, shape: tuple[int, ...], kind: str) -> None:
         expected = self._layout.shape(name)
