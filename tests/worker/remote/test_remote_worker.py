@@ -89,6 +89,18 @@ async def test_the_upstream_computes_what_was_counted_here(
     assert not info.registration.batch_invariant
 
 
+async def test_tenants_share_nothing_in_the_cache_of_an_engine_that_salts_it(
+    upstream: UpstreamServer, tmp_path: Path
+) -> None:
+    async with remote_worker(upstream, tmp_path) as worker:
+        for tenant in ("acme", "globex", "acme"):
+            await generate(worker, spec(tenant=tenant, max_new_tokens=2))
+
+    acme, globex, again = (body["cache_salt"] for body in upstream.bodies)
+    assert acme == again != globex
+    assert "acme" not in acme
+
+
 async def test_text_is_tokenised_here_where_the_upstream_tells_no_ids(
     upstream: UpstreamServer, tmp_path: Path
 ) -> None:

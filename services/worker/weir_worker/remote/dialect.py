@@ -21,6 +21,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         penalties: it has `presence_penalty` and `frequency_penalty`.
         returns_ids: tells token ids when asked by `return_token_ids`.
         usage_in_streams: counts tokens in the last event when asked by `stream_options`.
+        cache_salt: finds a prefix only with the `cache_salt` that it was computed with.
     """
 
     token_prompts: bool = True
@@ -34,6 +35,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     penalties: bool = True
     returns_ids: bool = False
     usage_in_streams: bool = True
+    cache_salt: bool = False
 
 
 DIALECTS: dict[DialectName, Dialect] = {
@@ -46,6 +48,7 @@ DIALECTS: dict[DialectName, Dialect] = {
         stop_token_ids=True,
         ignore_eos=True,
         returns_ids=True,
+        cache_salt=True,
     ),
     "sglang": Dialect(
         top_k_off=-1,

@@ -5,6 +5,8 @@ counted here. Docs: https://platform.openai.com/docs/api-reference/completions; 
 and lack is their `Dialect`.
 """
 
+import hmac
+import secrets
 from collections.abc import AsyncGenerator
 
 import httpx2
@@ -65,6 +67,7 @@ class OpenAiUpstream:
         self._options = options
         self._dialect = DIALECTS[options.dialect]
         self._untokenise = untokenise
+        self._salt = secrets.token_bytes(32)
         key = options.api_key
         self._client = httpx2.AsyncClient(
             base_url=options.url.rstrip("/") + "/",
@@ -93,6 +96,8 @@ class OpenAiUpstream:
     async def complete(self, submit: Submit) -> AsyncGenerator[Piece]:
         """See `Upstream`."""
         body = completion_body(submit, self._options.model, self._dialect, self._untokenise)
+        if self._dialect.cache_salt:
+            body["cache_salt"] = self._salt_of(submit.tenant)
         try:
             async with self._client.stream("POST", "completions", json=body) as response:
                 if response.status_code != httpx2.codes.OK:
@@ -106,6 +111,10 @@ class OpenAiUpstream:
                         yield _piece(self._decode(data))
         except httpx2.HTTPError as error:
             raise WeirError(Reason.WORKER_LOST, f"the upstream engine: {_what(error)}") from None
+
+    def _salt_of(self, tenant: str) -> str:
+        """Of a tenant's KV in the engine: no other's request hits it, nor can guess it."""
+        return hmac.digest(self._salt, tenant.encode(), "sha256").hex()
 
     def _decode(self, data: str) -> Chunk:
         if len(data) > _LONGEST_LINE:
