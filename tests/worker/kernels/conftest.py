@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from weir_worker.kernels import Kernels
 from weir_worker.kernels.build import build
+from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.processor import COMPILER_FLAGS, Level, best_level, cpu_flags
 
 
@@ -15,7 +15,10 @@ def _levels() -> list[Level]:
     return levels[: levels.index(best) + 1] if best else []
 
 
-@pytest.fixture(scope="session", params=_levels() or ["none"])
+_PARAMS: list[str] = [*_levels()] or ["none"]
+
+
+@pytest.fixture(scope="session", params=_PARAMS)
 def kernels(request: pytest.FixtureRequest) -> Kernels:
     """The kernels at one level; the libraries stay in the user's cache, as a worker's do."""
     if request.param == "none":

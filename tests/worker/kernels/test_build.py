@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from weir_core.errors import WeirError
-from weir_worker.kernels import Kernels, build, choice, load_kernels
+from weir_worker.kernels import build, choice
 from weir_worker.kernels.build import KernelsUnavailable
+from weir_worker.kernels.choice import load_kernels
+from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.processor import best_level, cpu_flags
 
 _AVX2 = {"avx2", "fma"}

@@ -9,7 +9,7 @@ from weir_worker.attention import PagedKvCache
 from weir_worker.attention.base import AttentionBackend
 from weir_worker.attention.gather import GatherAttention
 from weir_worker.attention.native import NativeAttention, NativeKvCache
-from weir_worker.kernels import Kernels
+from weir_worker.kernels.library import Kernels
 from weir_worker.models.base import ForwardBatch, SequenceSlice
 
 _SLICES = [(0, 130), (127, 1), (128, 1), (190, 1), (60, 8), (63, 2), (3, 1), (300, 70), (0, 1)]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from weir_core.errors import InvalidField
-from weir_worker.kernels import Kernels
+from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
 
 _SHAPES = [(96, 64), (291, 48), (1, 1), (33, 130), (576, 1536)]

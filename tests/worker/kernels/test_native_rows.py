@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from weir_core.errors import InvalidField
-from weir_worker.kernels import Kernels
+from weir_worker.kernels.library import Kernels
 from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
 

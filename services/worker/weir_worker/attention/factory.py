@@ -13,7 +13,7 @@ from weir_worker.attention.tiled import TiledAttention
 from weir_worker.attention.triton_paged import TritonAttention
 from weir_worker.attention.varlen import VarlenAttention
 
-AttentionName = Literal["auto", "tiled", "gather_sdpa", "flash", "varlen", "triton"]
+AttentionName = Literal["auto", "tiled", "gather_sdpa", "flash", "varlen", "triton", "native"]
 
 _CUDA_ORDER: tuple[AttentionName, ...] = ("flash", "varlen", "triton", "gather_sdpa")
 
@@ -69,6 +69,8 @@ def _refusal(name: AttentionName, site: AttentionSite) -> str | None:
             return TritonAttention.refusal(site)
         case "tiled" if site.device.type != "cpu" or site.dtype != torch.float32:
             return f"it runs in float32 on CPU, not in {site.dtype} on {site.device.type}"
+        case "native":
+            return "it needs the compiled kernels, and a model whose sizes these know"
     return None
 
 

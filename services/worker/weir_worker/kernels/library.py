@@ -22,7 +22,13 @@ _SIGNATURES: dict[str, list[type]] = {
     "weir_rms_norm": [_POINTER, _POINTER, _FLOAT, _SIZE, _SIZE, _POINTER, _INT],
     "weir_silu_mul": [_POINTER, _SIZE, _SIZE, _POINTER, _INT],
     "weir_rotate": [_POINTER, _SIZE, _POINTER, _POINTER, *[_SIZE] * 3, _INT],
-    "weir_store": [_POINTER, _POINTER, _SIZE, _POINTER, *[_SIZE] * 4, _POINTER, _POINTER, _INT],
+    "weir_store": [
+        *[_POINTER, _SIZE] * 2,
+        _POINTER,
+        *[_SIZE] * 4,
+        *[_POINTER] * 2,
+        _INT,
+    ],
     "weir_attend": [_POINTER, _SIZE, *[_POINTER] * 4, *[_SIZE] * 6, _POINTER, _INT],
 }
 # Widths that the kernels step through without a rest.

@@ -200,20 +200,21 @@ void attend(const Task& task, const Cache& c, int64_t head, int64_t fold, int64_
 
 using namespace weir;
 
-// Stores keys and values [rows, kv_heads, dim], whose rows are `stride` apart, at their slots
+// Stores keys and values [rows, kv_heads, dim], whose rows are a stride apart, at their slots
 // (block * block_size + place).
-extern "C" WEIR_EXPORT void weir_store(const float* k, const float* v, int64_t stride,
-                                       const int64_t* slots, int64_t rows, int64_t kv_heads,
-                                       int64_t dim, int64_t block_size, float* keys,
-                                       float* values, int threads) {
+extern "C" WEIR_EXPORT void weir_store(const float* k, int64_t k_stride, const float* v,
+                                       int64_t v_stride, const int64_t* slots, int64_t rows,
+                                       int64_t kv_heads, int64_t dim, int64_t block_size,
+                                       float* keys, float* values, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows * kv_heads * dim > kWorthAThread)
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t block = slots[row] / block_size, place = slots[row] % block_size;
     for (int64_t head = 0; head < kv_heads; ++head) {
       const int64_t base = (block * kv_heads + head) * dim * block_size;
-      const float* key = k + row * stride + head * dim;
+      const float* key = k + row * k_stride + head * dim;
       for (int64_t d = 0; d < dim; ++d) keys[base + d * block_size + place] = key[d];
-      std::memcpy(values + base + place * dim, v + row * stride + head * dim, dim * sizeof(float));
+      std::memcpy(values + base + place * dim, v + row * v_stride + head * dim,
+                  dim * sizeof(float));
     }
   }
 }

@@ -1,0 +1,77 @@
+"""The parts of a model by the compiled kernels, where they are faster or more exact."""
+
+from typing import Any
+
+import torch
+
+from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache
+from weir_worker.attention.native import NativeAttention, NativeKvCache
+from weir_worker.kernels.library import STEP, Kernels
+from weir_worker.kernels.linear import NativeLinear
+from weir_worker.linear import Linear
+from weir_worker.models.config import ModelConfig
+from weir_worker.models.parts import Norm, TorchParts
+
+
+class NativeParts(TorchParts):
+    """See `Parts`; on CPU in fp32, for models whose sizes the kernels know."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._native_attention = False
+
+    @staticmethod
+    def refusal(config: ModelConfig, hidden_size: int, intermediate_size: int) -> str | None:
+        """Why a model cannot be computed so; None if it can."""
+        sizes = {
+            "hidden_size": hidden_size,
+            "intermediate_size": intermediate_size,
+            "head_dim": config.head_dim,
+        }
+        for name, size in sizes.items():
+            if size % STEP:
+                return f"{name} is {size}, not a multiple of {STEP}"
+        return None
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See `Parts.linear`."""
+        # With 256 bits oneDNN's kernels are as independent of the rows, and faster.
+        if self._kernels.level == "avx2":
+            return super().linear(weight, bias)
+        return NativeLinear(self._kernels, weight, bias)
+
+    def head(self, weight: torch.Tensor) -> Linear:
+        """See `Parts.head`."""
+        if self._kernels.level == "avx2":
+            return super().head(weight)
+        return NativeLinear(self._kernels, weight)
+
+    def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
+        """See `Parts.norm`; those of heads are torch's."""
+        if gain.dim() > 1:
+            return super().norm(gain, width, eps)
+        gain = gain.contiguous()
+        return lambda x: self._kernels.rms_norm(x, gain, eps)
+
+    def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """See `Parts.rotate`."""
+        self._kernels.rotate(x, cos, sin)
+        return x
+
+    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """See `Parts.silu_mul`."""
+        return self._kernels.silu_mul(gate_up)
+
+    def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
+        """See `Parts.attention`; `auto` is `native`."""
+        self._native_attention = name in ("auto", "native")
+        if self._native_attention:
+            return NativeAttention(self._kernels)
+        return super().attention(name, device, **site)
+
+    def cache(self, **sizes: Any) -> PagedKvCache:
+        """See `Parts.cache`."""
+        if not self._native_attention:
+            return super().cache(**sizes)
+        del sizes["dtype"], sizes["device"]
+        return NativeKvCache(self._kernels, **sizes)

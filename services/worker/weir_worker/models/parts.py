@@ -1,0 +1,79 @@
+"""How the parts of a layer are computed: by torch, or by something faster where it can serve."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch.nn import functional
+
+from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache, make_attention
+from weir_worker.linear import Linear, make_linear
+from weir_worker.models.rms_norm import RmsNorm
+from weir_worker.models.rope import rotate
+
+Norm = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Parts(Protocol):
+    """Makes the parts of one model."""
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """A projection inside a layer; weight is [out, in]."""
+        ...
+
+    def head(self, weight: torch.Tensor) -> Linear:
+        """The projection to logits."""
+        ...
+
+    def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
+        """Root mean square norm of [rows, width] or of the heads of rows; see `RmsNorm`."""
+        ...
+
+    def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """See `models.rope.rotate`; may change x."""
+        ...
+
+    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """silu(gate) * up of [rows, 2 * width], gate first; may change gate_up."""
+        ...
+
+    def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
+        """The backend of that name; see `make_attention`."""
+        ...
+
+    def cache(self, **sizes: Any) -> PagedKvCache:
+        """A KV cache for that backend; see `PagedKvCache`."""
+        ...
+
+
+class TorchParts:
+    """See `Parts`; on every device."""
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See `Parts.linear`."""
+        return make_linear(weight, bias)
+
+    def head(self, weight: torch.Tensor) -> Linear:
+        """See `Parts.head`."""
+        return make_linear(weight)
+
+    def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
+        """See `Parts.norm`."""
+        return RmsNorm(gain, width, eps)
+
+    def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """See `Parts.rotate`."""
+        return rotate(x, cos, sin)
+
+    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """See `Parts.silu_mul`."""
+        gate, up = gate_up.chunk(2, dim=1)
+        return functional.silu(gate).mul_(up)
+
+    def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
+        """See `Parts.attention`."""
+        return make_attention(name, device, **site)
+
+    def cache(self, **sizes: Any) -> PagedKvCache:
+        """See `Parts.cache`."""
+        return PagedKvCache(**sizes)
