@@ -1,18 +1,19 @@
 """Attempts of this worker, from their start to their one terminal record."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from weir.common.v1.lifecycle_pb2 import Attempt, SignedGrant, TerminalRecord
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.clock import Clock
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_worker.abort_cause import SUPERSEDED, AbortCause
 from weir_worker.attempt_history import AttemptHistory
 from weir_worker.attempt_observers import AttemptObservers
+from weir_worker.choices import Choices
 from weir_worker.engine.commands import Submit
-from weir_worker.engine.events import StepOutput, Terminal
+from weir_worker.engine.events import Delta, Failure, StepOutput, Terminal
 from weir_worker.grant_check import GrantCheck
 from weir_worker.running_attempt import AttemptSink, RunningAttempt
 from weir_worker.start_check import StartCheck, check_attempt
@@ -57,7 +58,7 @@ class Attempts:
         records: keeps the ends.
         worker_id: stands in every record.
         clock: time.
-        max_running: starts beyond so many attempts are refused with QUEUE_FULL.
+        max_running: starts beyond so many answers at once are refused with QUEUE_FULL.
 
     Attributes:
         max_running: may be changed at any time.
@@ -87,6 +88,9 @@ class Attempts:
         self._worker_id = worker_id
         self._clock = clock
         self._running: dict[AttemptKey, RunningAttempt] = {}
+        # Answers but the first, of attempts that have several.
+        self._others: dict[AttemptKey, tuple[RunningAttempt, int]] = {}
+        self._places = 0
         self._history = AttemptHistory(records)
         self._waiters: dict[AttemptKey, asyncio.Future[TerminalRecord]] = {}
         self._idle = asyncio.Event()
@@ -114,7 +118,9 @@ class Attempts:
             self._engine.submit(submit)
         except WeirError as error:
             raise StartRefused(error, self._refuse(spec, error)) from None
+        answers = spec.sampling.n
         attempt = RunningAttempt(
+            choices=Choices(submit, answers) if answers > 1 else None,
             key=(submit.request_id, submit.attempt),
             tenant=submit.tenant,
             prompt_tokens=len(submit.prompt_token_ids),
@@ -125,6 +131,10 @@ class Attempts:
             received_us=self._clock.now_us(),
         )
         self._running[attempt.key] = attempt
+        self._places += attempt.places
+        if attempt.choices is not None:
+            for index, key in enumerate(attempt.choices.keys[1:], 1):
+                self._others[key] = (attempt, index)
         self._history.note_start(attempt.key)
         self._idle.clear()
         self.observers.started(attempt)
@@ -191,19 +201,57 @@ class Attempts:
         for prefilled in output.prefilled:
             if attempt := running.get((prefilled.request_id, prefilled.attempt)):
                 attempt.note_prefilled(prefilled)
+                if attempt.choices is not None:
+                    self._start_rest(attempt, attempt.choices)
         for delta in output.deltas:
-            if attempt := running.get((delta.request_id, delta.attempt)):
-                if not attempt.completion_tokens and delta.token_ids:
-                    attempt.first_token_us = self._clock.now_us()
-                attempt.completion_tokens += len(delta.token_ids)
-                attempt.sink.on_delta(attempt, delta)
+            key = (delta.request_id, delta.attempt)
+            if attempt := running.get(key):
+                self._on_delta(attempt, delta, 0)
+            elif other := self._others.get(key):
+                self._on_delta(other[0], delta, other[1])
         for terminal in output.terminals:
-            if attempt := running.get((terminal.request_id, terminal.attempt)):
-                # An engine that was lost could not tell the times.
-                self._end(attempt, terminal if terminal.received_us else timed(terminal, attempt))
+            key = (terminal.request_id, terminal.attempt)
+            if attempt := running.get(key):
+                self._on_terminal(attempt, terminal, 0)
+            elif other := self._others.get(key):
+                self._on_terminal(other[0], terminal, other[1])
         for progress in output.progress:
-            if attempt := running.get((progress.request_id, progress.attempt)):
+            key = (progress.request_id, progress.attempt)
+            if attempt := running.get(key):
                 attempt.note_progress(progress)
+            elif other := self._others.get(key):
+                other[0].note_progress(progress, other[1])
+
+    def _on_delta(self, attempt: RunningAttempt, delta: Delta, choice: int) -> None:
+        if not attempt.completion_tokens and delta.token_ids:
+            attempt.first_token_us = self._clock.now_us()
+        attempt.completion_tokens += len(delta.token_ids)
+        attempt.sink.on_delta(attempt, delta, choice)
+
+    def _on_terminal(self, attempt: RunningAttempt, terminal: Terminal, choice: int) -> None:
+        # An engine that was lost could not tell the times.
+        timely = terminal if terminal.received_us else timed(terminal, attempt)
+        choices = attempt.choices
+        if choices is None:
+            self._end(attempt, timely)
+            return
+        choices.note_end(choice, timely)
+        if terminal.failure is not None:
+            failure = terminal.failure
+            self._abort_running(attempt, AbortCause(failure.reason, failure.message))
+        if choices.ended:
+            self._end(attempt, choices.terminal())
+
+    def _start_rest(self, attempt: RunningAttempt, choices: Choices) -> None:
+        """The prompt is computed: its other answers find it."""
+        if attempt.aborting:
+            return
+        for index, submit in enumerate(choices.take_rest(), 1):
+            try:
+                self._engine.submit(submit)
+            except WeirError as error:
+                choices.note_unstarted(index, Failure.of(error), self._clock.now_us())
+                self._abort_running(attempt, AbortCause(error.reason, error.message))
 
     def _admit(self, grant: SignedGrant, spec: GenerationSpec) -> Submit:
         key = check_attempt(spec.attempt)
@@ -211,13 +259,17 @@ class Attempts:
             raise WeirError(Reason.DRAINING, "this worker is draining and takes no new attempts")
         self._grants.check(grant, spec)
         self._history.check_fresh(key)
-        if len(self._running) >= self.max_running:
+        submit = self._starts.submit_of(spec)
+        if spec.sampling.n > self.max_running:
+            bound = f"1 to {self.max_running}, the worker's max_concurrent_requests"
+            raise InvalidField("sampling.n", spec.sampling.n, bound)
+        if self._places + max(1, spec.sampling.n) > self.max_running:
             raise WeirError(
                 Reason.QUEUE_FULL,
-                f"{len(self._running)} attempts are in this worker and "
+                f"{self._places} answers are being made in this worker and "
                 f"max_concurrent_requests is {self.max_running}",
             )
-        return self._starts.submit_of(spec)
+        return submit
 
     def _supersede(self, request_id: str) -> None:
         older = self._running.get((request_id, self._history.running_number(request_id)))
@@ -227,7 +279,9 @@ class Attempts:
     def _abort_running(self, attempt: RunningAttempt, cause: AbortCause) -> None:
         if not attempt.aborting:
             attempt.aborting = True
-            self._engine.abort(*attempt.key, cause.reason, cause.message)
+            keys = [attempt.key] if attempt.choices is None else attempt.choices.running
+            for key in keys:
+                self._engine.abort(*key, cause.reason, cause.message)
 
     def _refuse(self, spec: GenerationSpec, error: WeirError) -> TerminalRecord:
         record = refusal_of(spec, error, worker_id=self._worker_id, now_us=self._clock.now_us())
@@ -247,7 +301,13 @@ class Attempts:
 
     def _end(self, attempt: RunningAttempt, terminal: Terminal) -> None:
         del self._running[attempt.key]
-        record = record_of(terminal, self._worker_id)
+        self._places -= attempt.places
+        choices: Sequence[Terminal] = ()
+        if attempt.choices is not None:
+            choices = attempt.choices.ends
+            for key in attempt.choices.keys[1:]:
+                self._others.pop(key, None)
+        record = record_of(terminal, self._worker_id, choices)
         self.records.add(record)
         self._history.note_end(attempt.key)
         attempt.sink.on_terminal(record)

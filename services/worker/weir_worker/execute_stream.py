@@ -33,7 +33,7 @@ class ExecuteStream:
         self.gateway_id = ""
         self._attempts = attempts
         self._mine: set[AttemptKey] = set()
-        self._pending: dict[AttemptKey, PendingDelta] = {}
+        self._pending: dict[tuple[AttemptKey, int], PendingDelta] = {}
         self._connection: FramedConnection[_Item, ExecuteResponse, ExecuteRequest] = (
             FramedConnection(
                 coalesce=self._frame_of,
@@ -61,13 +61,14 @@ class ExecuteStream:
         """Ends the stream once everything queued is written."""
         self._connection.writer.close(why)
 
-    def on_delta(self, attempt: RunningAttempt, delta: Delta) -> None:
+    def on_delta(self, attempt: RunningAttempt, delta: Delta, choice: int) -> None:
         """See `AttemptSink`."""
-        pending = self._pending.get(attempt.key)
+        key = (attempt.key, choice)
+        pending = self._pending.get(key)
         if pending is not None and not pending.full:
             pending.add(delta)
             return
-        pending = self._pending[attempt.key] = PendingDelta(attempt)
+        pending = self._pending[key] = PendingDelta(attempt, choice)
         pending.add(delta)
         self._put(pending)
 
@@ -75,7 +76,8 @@ class ExecuteStream:
         """See `AttemptSink`."""
         key = (record.attempt.request_id, record.attempt.number)
         self._mine.discard(key)
-        self._pending.pop(key, None)
+        for choice in range(max(1, len(record.choices))):
+            self._pending.pop((key, choice), None)
         self._put(record)
 
     def _on_frame(self, frame: ExecuteRequest) -> None:
@@ -94,7 +96,7 @@ class ExecuteStream:
             self._put(refused.record)
 
     def _put(self, item: _Item) -> None:
-        # Never refused for its size: one delta an attempt waits at most, and one terminal.
+        # Never refused for its size: one delta an answer waits at most, and one terminal.
         try:
             self._connection.writer.put_control(item)
         except StreamClosed:

@@ -45,11 +45,14 @@ class GenerateStream:
             if self._record is None:
                 self._attempts.abort(attempt.key, CALL_CANCELLED)
 
-    def on_delta(self, attempt: RunningAttempt, delta: Delta) -> None:
+    def on_delta(self, attempt: RunningAttempt, delta: Delta, choice: int) -> None:
         """See `AttemptSink`."""
-        if not self._deltas or self._deltas[-1].full:
-            self._deltas.append(PendingDelta(attempt))
-        self._deltas[-1].add(delta)
+        key = (attempt.key, choice)
+        last = next((one for one in reversed(self._deltas) if one.key == key), None)
+        if last is None or last.full:
+            last = PendingDelta(attempt, choice)
+            self._deltas.append(last)
+        last.add(delta)
         self._news.set()
 
     def on_terminal(self, record: TerminalRecord) -> None:

@@ -53,8 +53,9 @@ def _compare(grant: Grant, spec: GenerationSpec) -> None:
         if granted != asked:
             # Names the field alone: the values may be another tenant's.
             raise _invalid(f"it is for another {field} than the start")
-    if spec.max_new_tokens > grant.max_new_tokens:
-        bound = f"at most {grant.max_new_tokens}, as granted"
+    answers = max(1, spec.sampling.n)
+    if spec.max_new_tokens * answers > grant.max_new_tokens:
+        bound = f"at most {grant.max_new_tokens // answers}, as granted"
         raise InvalidField("max_new_tokens", spec.max_new_tokens, bound)
 
 

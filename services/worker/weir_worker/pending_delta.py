@@ -1,5 +1,6 @@
 """Tokens of one attempt on their way to a reader."""
 
+from weir.common.v1.sampling_pb2 import TokenLogprobs as TokenLogprobsProto
 from weir.worker.v1.worker_service_pb2 import AttemptDelta
 from weir_worker.engine.events import Delta
 from weir_worker.running_attempt import RunningAttempt
@@ -18,10 +19,21 @@ class PendingDelta:
     which it did not read.
     """
 
-    __slots__ = ("_attempt", "_cached", "_completion_tokens", "_logprobs", "_text", "_token_ids")
+    __slots__ = (
+        "_attempt",
+        "_cached",
+        "_choice",
+        "_completion_tokens",
+        "_logprobs",
+        "_prompt_logprobs",
+        "_text",
+        "_token_ids",
+    )
 
-    def __init__(self, attempt: RunningAttempt) -> None:
+    def __init__(self, attempt: RunningAttempt, choice: int) -> None:
         self._attempt = attempt
+        self._choice = choice
+        self._prompt_logprobs: list[TokenLogprobs] = []
         self._token_ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[TokenLogprobs] = []
@@ -36,12 +48,13 @@ class PendingDelta:
         self._token_ids += delta.token_ids
         self._text.append(delta.text)
         self._logprobs += delta.logprobs
+        self._prompt_logprobs += delta.prompt_logprobs
         self._completion_tokens = self._attempt.completion_tokens
 
     @property
-    def key(self) -> AttemptKey:
-        """Whose tokens these are."""
-        return self._attempt.key
+    def key(self) -> tuple[AttemptKey, int]:
+        """Whose tokens these are, and of which of its answers."""
+        return self._attempt.key, self._choice
 
     @property
     def full(self) -> bool:
@@ -51,7 +64,8 @@ class PendingDelta:
     @property
     def size(self) -> int:
         """Roughly its bytes as a message."""
-        told = sum(_LOGPROB_BYTES * (1 + len(one.top_ids)) for one in self._logprobs)
+        logprobs = (*self._logprobs, *self._prompt_logprobs)
+        told = sum(_LOGPROB_BYTES * (1 + len(one.top_ids)) for one in logprobs)
         return _OVERHEAD_BYTES + 3 * len(self._token_ids) + sum(map(len, self._text)) + told
 
     def write_to(self, message: AttemptDelta) -> None:
@@ -62,9 +76,15 @@ class PendingDelta:
         message.token_ids.extend(self._token_ids)
         message.text = "".join(self._text)
         message.completion_tokens = self._completion_tokens
-        for one in self._logprobs:
-            message.logprobs.add(
-                logprob=one.logprob, top_ids=one.top_ids, top_logprobs=one.top_logprobs
-            )
+        if self._choice:
+            message.choice = self._choice
+        message.logprobs.extend(map(_logprobs_message, self._logprobs))
+        message.prompt_logprobs.extend(map(_logprobs_message, self._prompt_logprobs))
         if self._cached:
             message.cached_prompt_tokens = self._cached
+
+
+def _logprobs_message(told: TokenLogprobs) -> TokenLogprobsProto:
+    return TokenLogprobsProto(
+        logprob=told.logprob, top_ids=told.top_ids, top_logprobs=told.top_logprobs
+    )

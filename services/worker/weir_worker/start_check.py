@@ -15,12 +15,16 @@ from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import check_id
 from weir_worker.engine.commands import Submit
 from weir_worker.kv import KvPolicy
-from weir_worker.sampling import SamplingParams
+from weir_worker.sampling import Grammar, SamplingParams
+from weir_worker.sampling.grammar import GrammarKind
 
 MAX_STOPS = 16
 MAX_STOP_CHARS = 256
 MAX_STOP_IDS = 64
 MAX_PRIORITY = 100
+MAX_CHOICES = 8
+MAX_TOLD_PROMPT = 8_192
+MAX_GRAMMAR_CHARACTERS = 65_536
 MAX_SESSION_ID = 128
 MAX_UNIX_S = 253_402_300_799
 _OPTIONAL = (
@@ -33,6 +37,7 @@ _OPTIONAL = (
     "presence_penalty",
     "frequency_penalty",
     "logprobs",
+    "prompt_logprobs",
 )
 _SUBJECT_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}", re.ASCII)
 
@@ -85,6 +90,8 @@ class StartCheck:
             raise InvalidField("max_new_tokens", spec.max_new_tokens, "at least 1")
         _check_range("priority", spec.priority, 0, MAX_PRIORITY)
         _check_range("sampling.min_tokens", spec.sampling.min_tokens, 0, spec.max_new_tokens)
+        _check_range("sampling.n", spec.sampling.n, 0, MAX_CHOICES)
+        told = _tells_prompt(spec)
         if spec.private_scope:
             check_session_id("private_scope", spec.private_scope)
         return Submit(
@@ -94,8 +101,10 @@ class StartCheck:
             prompt_token_ids=prompt,
             max_new_tokens=spec.max_new_tokens,
             sampling=self._sampling_of(spec.sampling),
-            tenant_prefix_tokens=spec.tenant_prefix_tokens,
+            # A prompt whose every token is told is computed whole.
+            tenant_prefix_tokens=0 if told else spec.tenant_prefix_tokens,
             private_scope=spec.private_scope,
+            grammar=_grammar_of(spec),
             stop=_stops_of(spec.sampling),
             stop_token_ids=self._stop_ids_of(spec.sampling),
             ignore_eos=spec.sampling.ignore_eos,
@@ -227,6 +236,38 @@ def _time_of(field: str, time: Timestamp) -> int:
 def _check_range(field: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise InvalidField(field, value, f"{low} to {high}")
+
+
+def _tells_prompt(spec: GenerationSpec) -> bool:
+    """Whether log-probabilities of the prompt are asked for, and may be.
+
+    A session goes on from one answer, and reads what it has computed before.
+    """
+    sampling = spec.sampling
+    if sampling.n > 1 and spec.private_scope:
+        raise InvalidField("sampling.n", sampling.n, "1 in a session")
+    if not sampling.HasField("prompt_logprobs"):
+        return False
+    if spec.private_scope:
+        raise InvalidField("sampling.prompt_logprobs", "set", "left out in a session")
+    if len(spec.prompt_token_ids) > MAX_TOLD_PROMPT:
+        bound = f"left out for prompts of more than {MAX_TOLD_PROMPT} tokens"
+        raise InvalidField("sampling.prompt_logprobs", "set", bound)
+    return True
+
+
+def _grammar_of(spec: GenerationSpec) -> Grammar | None:
+    kind = spec.grammar.WhichOneof("kind") if spec.HasField("grammar") else None
+    if kind is None:
+        return None
+    text = getattr(spec.grammar, kind)
+    if not 1 <= len(text) <= MAX_GRAMMAR_CHARACTERS:
+        bound = f"1 to {MAX_GRAMMAR_CHARACTERS} characters"
+        raise InvalidField("grammar", f"{len(text)} characters", bound)
+    if spec.sampling.min_tokens:
+        bound = "0 with a grammar, whose end is the output's"
+        raise InvalidField("sampling.min_tokens", spec.sampling.min_tokens, bound)
+    return Grammar(GrammarKind(kind), text)
 
 
 def _stops_of(sampling: SamplingProto) -> list[str]:

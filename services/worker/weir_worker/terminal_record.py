@@ -1,10 +1,13 @@
 """How ends become `weir.common.v1.TerminalRecord`."""
 
+from collections.abc import Sequence
+
 import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import Attempt, TerminalRecord
+from weir.common.v1.sampling_pb2 import ChoiceEnd
 from weir.common.v1.sampling_pb2 import FinishReason as FinishReasonProto
 from weir.common.v1.usage_pb2 import Usage as UsageProto
 from weir.common.v1.usage_pb2 import UsageQuality
@@ -18,8 +21,10 @@ _FINISH = {
 }
 
 
-def record_of(terminal: Terminal, worker_id: str) -> TerminalRecord:
-    """The record of an end that the engine reported."""
+def record_of(
+    terminal: Terminal, worker_id: str, choices: Sequence[Terminal] = ()
+) -> TerminalRecord:
+    """The record of an end that the engine reported; `choices` are those of several answers."""
     record = TerminalRecord(
         attempt=Attempt(request_id=terminal.request_id, number=terminal.attempt),
         tenant_id=terminal.tenant,
@@ -28,6 +33,13 @@ def record_of(terminal: Terminal, worker_id: str) -> TerminalRecord:
         usage=usage_of(terminal.usage),
         preemptions=terminal.preemptions,
         usage_quality=_quality(terminal),
+        choices=[
+            ChoiceEnd(
+                finish_reason=_FINISH[end.finish_reason],
+                completion_tokens=end.usage.completion_tokens,
+            )
+            for end in choices
+        ],
     )
     if terminal.failure is not None:
         _set_failure(record, terminal.failure)
@@ -92,6 +104,7 @@ def _quality(terminal: Terminal) -> "UsageQuality.ValueType":
 def _set_failure(record: TerminalRecord, failure: Failure) -> None:
     record.error_reason = ErrorReason.Value(f"ERROR_REASON_{failure.reason.name}")
     record.error_message = failure.message
+    record.error_field = failure.field or ""
 
 
 def _set_time(field: Timestamp, us: int) -> None:

@@ -12,8 +12,9 @@ from weir_worker.engine.intake import ServedModel
 from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.null_folder import null_tokenizer
 from weir_worker.engine.runner import StepRunner
+from weir_worker.grammars.compilations import Compile
 from weir_worker.kv import KvManager
-from weir_worker.sampling import SamplingParams
+from weir_worker.sampling import SamplingParams, TokenLogprobs
 from weir_worker.text import DetokenizerFactory, detokenizer_factory
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -37,6 +38,8 @@ class Record:
 
     tokens: list[int] = field(default_factory=list)
     text: str = ""
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     prefilled: list[Prefilled] = field(default_factory=list)
     terminal: Terminal | None = None
 
@@ -58,6 +61,7 @@ class Driver:
         runner: StepRunner | None = None,
         vocab: int = VOCAB,
         detokenizers: DetokenizerFactory | None = None,
+        compile_grammar: Compile | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.fake = PagedFake(num_blocks, block_size)
@@ -70,6 +74,7 @@ class Driver:
             detokenizers or detokenizer_factory(null_tokenizer()),
             self.limits,
             self.clock,
+            compile_grammar,
         )
         self.records: dict[tuple[str, int], Record] = {}
         self.outputs: list[StepOutput] = []
@@ -134,6 +139,8 @@ class Driver:
             assert record.terminal is None, "a delta after the terminal"
             record.tokens.extend(delta.token_ids)
             record.text += delta.text
+            record.logprobs.extend(delta.logprobs)
+            record.prompt_logprobs.extend(delta.prompt_logprobs)
         for terminal in output.terminals:
             record = self.records[terminal.request_id, terminal.attempt]
             assert record.terminal is None, "a second terminal"

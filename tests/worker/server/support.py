@@ -196,7 +196,7 @@ def grant_for(
         "attempt": wanted.attempt,
         "tenant_id": wanted.tenant_id,
         "model": wanted.model,
-        "max_new_tokens": wanted.max_new_tokens,
+        "max_new_tokens": wanted.max_new_tokens * max(1, wanted.sampling.n),
     }
     grant = Grant(worker_id=worker_id, **(values | fields))  # type: ignore[arg-type]
     grant.expire_time.FromMicroseconds(CLOCK.now_us() + round(valid_s * 1e6))

@@ -56,7 +56,7 @@ class Heard:
     tokens: dict[AttemptKey, int] = field(default_factory=dict)
     records: list[TerminalRecord] = field(default_factory=list)
 
-    def on_delta(self, attempt: RunningAttempt, delta: Delta) -> None:
+    def on_delta(self, attempt: RunningAttempt, delta: Delta, choice: int) -> None:
         assert attempt.key not in {key_of(record) for record in self.records}
         self.tokens[attempt.key] = self.tokens.get(attempt.key, 0) + len(delta.token_ids)
 

@@ -13,6 +13,7 @@ MAX_PRIORITY = 100
 MAX_CONVERSATION_ID = 256
 MAX_MESSAGES = 10_000
 MAX_TOKEN_IDS = 1_000_000
+MAX_TOLD_PROMPT = 8_192
 
 
 def check_request(request: GenerationRequest) -> None:
@@ -64,6 +65,22 @@ def check_min_tokens(request: GenerationRequest, max_new_tokens: int) -> None:
             request.names.of_sampling("min_tokens"),
             request.sampling.min_tokens,
             f"from 0 to {request.names.max_new_tokens}, which is {max_new_tokens}",
+        )
+
+
+def check_told_prompt(request: GenerationRequest, prompt_tokens: int) -> None:
+    """Refuses log-probabilities of more tokens than an answer should hold.
+
+    Raises:
+        InvalidField: the prompt has more.
+    """
+    if prompt_tokens > MAX_TOLD_PROMPT:
+        names = request.names
+        field = "echo" if request.echo else names.of_sampling("prompt_logprobs")
+        raise InvalidField(
+            field,
+            f"set with log-probabilities of {prompt_tokens} tokens",
+            f"left out for prompts of more than {MAX_TOLD_PROMPT} tokens",
         )
 
 

@@ -15,6 +15,7 @@ from weir_gateway.intake.checks import (
     check_max_new_tokens,
     check_min_tokens,
     check_request,
+    check_told_prompt,
     check_vocabulary,
 )
 from weir_gateway.intake.generation_request import GenerationRequest
@@ -58,6 +59,8 @@ class Preparer:
         check_vocabulary(request, text.vocab_size)
         prompt = await self._prompt(text, caller.tenant_id, request, model.max_context_tokens)
         most = _fitted_tokens(index, caller, request, model, prompt, wanted, parameters)
+        if request.sampling.prompt_logprobs is not None:
+            check_told_prompt(request, len(prompt.token_ids))
         if request.sampling.min_tokens:
             check_min_tokens(request, most)
         return _assembled(caller, request, model, version, parameters, text, prompt, most)

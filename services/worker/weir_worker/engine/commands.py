@@ -4,7 +4,7 @@ import msgspec
 
 from weir_core.errors import Reason
 from weir_worker.kv import KvPolicy
-from weir_worker.sampling import SamplingParams
+from weir_worker.sampling import Grammar, SamplingParams
 
 
 class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
@@ -14,6 +14,9 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
         prompt_token_ids: 1 to max_context - 1 ids of the vocabulary.
         max_new_tokens: at least 1; cut where the context ends.
         tenant_prefix_tokens: leading tokens that any request of the tenant may share.
+        shares_with: request whose private blocks it may find, being another answer to it;
+            empty: its own alone.
+        grammar: what the output must match; None for anything.
         private_scope: session id, or empty for the request alone: who may find the rest.
         stop: at most 16 strings of 1 to 256 characters.
         stop_token_ids: at most 64 ids.
@@ -32,6 +35,8 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
     sampling: SamplingParams = SamplingParams()
     tenant_prefix_tokens: int = 0
     private_scope: str = ""
+    shares_with: str = ""
+    grammar: Grammar | None = None
     stop: list[str] = []
     stop_token_ids: list[int] = []
     ignore_eos: bool = False

@@ -3,6 +3,7 @@
 import dataclasses
 import heapq
 import logging
+from itertools import islice
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
@@ -23,14 +24,18 @@ from weir_worker.engine.planner import StepPlanner
 from weir_worker.engine.runner import StepRunner
 from weir_worker.engine.sequence import Sequence, Status
 from weir_worker.engine.step_plan import StepPlan
+from weir_worker.grammars.compilations import Compilations, Compile
 from weir_worker.kv import KvManager, check_integrity
-from weir_worker.sampling import Samples, TokenLogprobs
+from weir_worker.sampling import Grammar, Samples, TokenLogprobs
+from weir_worker.sampling.constraint import Constraint
 from weir_worker.text import DetokenizerFactory
 
 logger = logging.getLogger(__name__)
 
 # Steps in a row that had work and computed nothing. One happens after a pre-emption.
 _STALL_LIMIT = 3
+# A wait for a grammar, during which commands are not read.
+_COMPILE_WAIT_S = 0.005
 _DEADLINE_PASSED = "the deadline of the request passed"
 
 
@@ -49,6 +54,7 @@ class Engine:
         detokenizers: DetokenizerFactory,
         limits: StepLimits,
         clock: Clock,
+        compile_grammar: Compile | None = None,
     ) -> None:
         self.planner = StepPlanner(kv, limits)
         self._runner = runner
@@ -59,10 +65,11 @@ class Engine:
         self._sequences: dict[str, Sequence] = {}
         self._deadlines: list[tuple[int, str, int]] = []
         self._stalled_steps = 0
+        self._compilations = Compilations(compile_grammar or _no_grammars)
 
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return self.planner.has_work()
+        return self.planner.has_work() or len(self._compilations) > 0
 
     def apply(self, command: Command) -> None:
         """Carry out a command; what comes of it is in the next output. Raises nothing."""
@@ -73,6 +80,8 @@ class Engine:
                 sequence = self._sequences.get(request_id)
                 if sequence is not None and sequence.attempt == attempt:
                     self._finish(sequence, FinishReason.ABORT, Failure(reason, message))
+                elif dropped := self._compilations.drop(request_id, attempt):
+                    self._news.rejected(dropped, Failure(reason, message))
             case Preempt(request_id):
                 sequence = self._sequences.get(request_id)
                 if sequence is not None and sequence.status is Status.RUNNING:
@@ -85,12 +94,16 @@ class Engine:
                 failure = Failure(Reason.DRAINING, message)
                 for sequence in list(self._sequences.values()):
                     self._finish(sequence, FinishReason.ABORT, failure)
+                for submit in self._compilations.drop_all():
+                    self._news.rejected(submit, failure)
 
     def step(self) -> StepOutput:
         """Compute one step and return everything that happened since the last output."""
         started_us = self._clock.monotonic_us()
         try:
             self._expire(started_us)
+            if len(self._compilations):
+                self._take_compiled()
             self._kv.advance(started_us)
             plan = self.planner.plan()
             if plan.sequences:
@@ -117,7 +130,34 @@ class Engine:
     def _submit(self, submit: Submit) -> None:
         try:
             self._supersede(submit)
-            sequence = self._intake.accept(submit)
+            if submit.grammar is not None:
+                if older := self._compilations.start(submit):
+                    self._news.rejected(older, _superseded(submit))
+                return
+        except WeirError as error:
+            self._news.rejected(submit, Failure.of(error))
+            return
+        self._accept_submission(submit, None)
+
+    def _take_compiled(self) -> None:
+        """Queue what is compiled; with nothing else to do, wait for it a moment."""
+        if not self.planner.has_work():
+            self._compilations.wait(_COMPILE_WAIT_S)
+        for submit, future in self._compilations.take_ready():
+            try:
+                constraint = future.result()
+            except WeirError as error:
+                self._news.rejected(submit, Failure.of(error))
+            except Exception:
+                logger.exception("compilation failed", extra={"request_id": submit.request_id})
+                failure = Failure(Reason.INTERNAL, "the grammar could not be compiled")
+                self._news.rejected(submit, failure)
+            else:
+                self._accept_submission(submit, constraint)
+
+    def _accept_submission(self, submit: Submit, constraint: Constraint | None) -> None:
+        try:
+            sequence = self._intake.accept(submit, constraint)
         except WeirError as error:
             self._news.rejected(submit, Failure.of(error))
             return
@@ -143,8 +183,7 @@ class Engine:
                 f"attempt {submit.attempt} is not newer than attempt {running.attempt}, "
                 "which is in the engine",
             )
-        failure = Failure(Reason.STALE_ATTEMPT, f"superseded by attempt {submit.attempt}")
-        self._finish(running, FinishReason.ABORT, failure)
+        self._finish(running, FinishReason.ABORT, _superseded(submit))
 
     def _release_session(self, tenant: str, session: str) -> None:
         """A turn that is here goes on, and keeps nothing when it ends."""
@@ -193,7 +232,10 @@ class Engine:
         """Note what a step computed; a block is published only now that its KV is written."""
         now_us = self._clock.now_us()
         row = 0
+        told = iter(samples.prompt_logprobs)
         for sequence, length in zip(plan.sequences, plan.lengths, strict=True):
+            if sequence.told is not None:
+                sequence.told.extend(islice(told, len(sequence.untold(length))))
             sequence.advance(length)
             samples_here = sequence.computed == len(sequence.token_ids)
             if samples_here and row in samples.failures:
@@ -262,3 +304,15 @@ class Engine:
         )
         failure = Failure(Reason.INTERNAL, "the engine could not schedule the request")
         self._finish(head, FinishReason.ERROR, failure)
+
+
+def _superseded(submit: Submit) -> Failure:
+    return Failure(Reason.STALE_ATTEMPT, f"superseded by attempt {submit.attempt}")
+
+
+def _no_grammars(tenant: str, grammar: Grammar) -> Constraint:
+    raise WeirError(
+        Reason.UNSUPPORTED_FIELD,
+        f"this engine cannot follow a {grammar.kind.value}: it has no real model",
+        field="grammar",
+    )

@@ -65,7 +65,8 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 class Delta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens sampled in this step and the text that became certain with them.
 
-    `logprobs` holds one for each token, or nothing where they are not asked for.
+    `logprobs` holds one for each token, or nothing where they are not asked for. So does
+    `prompt_logprobs`, in the first delta, for each token of the prompt but the first.
     """
 
     request_id: str
@@ -73,6 +74,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     token_ids: list[int]
     text: str
     logprobs: list[TokenLogprobs] = []
+    prompt_logprobs: list[TokenLogprobs] = []
 
 
 class Prefilled(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,6 +15,8 @@ from weir_worker.engine.null_folder import ensure_null_model
 from weir_worker.engine.null_model import KV_BYTES_PER_TOKEN, MODEL_TYPE, NullRunner
 from weir_worker.engine.runtime import Runtime
 from weir_worker.engine.serve import StartedEngine
+from weir_worker.grammars.compilations import Compile
+from weir_worker.kernels.choice import start_build
 from weir_worker.kv import KvManager
 from weir_worker.text import detokenizer_factory
 
@@ -50,6 +52,7 @@ def build_engine(config: EngineConfig) -> StartedEngine:
         detokenizer_factory(folder.load_tokenizer()),
         limits,
         SystemClock(),
+        _grammar_compiler(folder),
     )
     return StartedEngine(engine, _ready(config, model, runtime, num_blocks))
 
@@ -63,6 +66,16 @@ def _model_folder(config: EngineConfig) -> ModelFolder:
     return ModelFolder(path)
 
 
+def _grammar_compiler(folder: ModelFolder) -> Compile | None:
+    """None for the null model, whose tokens nothing can choose."""
+    if folder.architecture == MODEL_TYPE:
+        return None
+    from weir_worker.grammars.compiler import GrammarCompiler
+
+    compiler = GrammarCompiler(folder.tokenizer_path, folder.vocab_size, folder.eos_token_ids)
+    return compiler.compile
+
+
 def _runtime(config: EngineConfig, folder: ModelFolder) -> Runtime:
     if folder.architecture == MODEL_TYPE:
         return Runtime(
@@ -73,10 +86,11 @@ def _runtime(config: EngineConfig, folder: ModelFolder) -> Runtime:
             attention_backend="none",
             batch_invariant=True,
         )
+    built = start_build(config.kernels) if config.device in ("auto", "cpu") else None
     # Torch takes seconds to import, and the null model does without it.
     from weir_worker.engine.torch_runtime import torch_runtime
 
-    return torch_runtime(config, folder)
+    return torch_runtime(config, folder, built)
 
 
 def _ready(config: EngineConfig, model: ServedModel, runtime: Runtime, num_blocks: int) -> Ready:

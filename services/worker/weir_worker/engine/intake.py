@@ -8,6 +8,7 @@ from weir_core.prefix_hash import PrefixNamespace, session_scope
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.sequence import Sequence
 from weir_worker.kv import KvManager, PrefixScopes
+from weir_worker.sampling.constraint import Constraint
 from weir_worker.text import DetokenizerFactory, OutputText
 
 MOST_STOPS = 16
@@ -46,8 +47,8 @@ class Intake:
         self._clock = clock
         self._serial = 0
 
-    def accept(self, submit: Submit) -> Sequence:
-        """Make the sequence of a submission.
+    def accept(self, submit: Submit, constraint: Constraint | None = None) -> Sequence:
+        """Make the sequence of a submission; `constraint` is its grammar's.
 
         Raises:
             InvalidField: a field is out of bounds.
@@ -70,6 +71,7 @@ class Intake:
             table=self._kv.open_table(submit.tenant, token_ids, scopes, submit.kv),
             text=text,
             received_us=now_us,
+            constraint=constraint,
         )
 
     def _check_fields(self, submit: Submit) -> None:
@@ -130,13 +132,16 @@ class Intake:
 
     def _scopes(self, submit: Submit) -> PrefixScopes:
         # The tags keep a session id from ever meeting a request id.
+        request = submit.shares_with or submit.request_id
         session = submit.private_scope
-        scope = session_scope(session) if session else f"request:{submit.request_id}"
+        told = submit.sampling.prompt_logprobs
+        scope = session_scope(session) if session else f"request:{request}"
         name, fingerprint = self._model.name, self._model.tokenizer_fingerprint
         private = PrefixNamespace(submit.tenant, name, fingerprint, scope)
         return PrefixScopes(
             tenant=PrefixNamespace(submit.tenant, name, fingerprint),
-            private=None if submit.kv.share_private else private,
+            # Whose every token is told reads nothing that another request has left.
+            private=None if submit.kv.share_private and told is None else private,
             tenant_tokens=submit.tenant_prefix_tokens,
             session=session,
         )

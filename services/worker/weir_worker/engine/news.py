@@ -73,7 +73,9 @@ class News:
         """Report one token and the text that became certain."""
         self.counters.generated_tokens += 1
         told = [] if logprobs is None else [logprobs]
-        self._deltas.append(Delta(sequence.request_id, sequence.attempt, [token_id], text, told))
+        key = sequence.request_id, sequence.attempt
+        self._deltas.append(Delta(*key, [token_id], text, told, sequence.told or []))
+        sequence.told = None
 
     def rejected(self, submit: Submit, failure: Failure) -> None:
         """End a submission of which nothing ran."""

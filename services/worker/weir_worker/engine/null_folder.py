@@ -7,8 +7,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from weir_worker.engine.null_model import MODEL_TYPE
 from weir_core.byte_alphabet import character_of_byte
+from weir_worker.engine.null_model import MODEL_TYPE
 
 MAX_CONTEXT = 131_072
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from weir_worker.models.base import ForwardBatch
-from weir_worker.sampling import Samples, SamplingState
+from weir_worker.sampling import Samples, SamplingState, TokenLogprobs
 
 MODEL_TYPE = "weir_null"
 KV_BYTES_PER_TOKEN = 8
@@ -26,7 +26,9 @@ class NullRunner:
         """See `StepRunner.run`."""
         if self._step_s:
             time.sleep(self._step_s)
-        return Samples([_ALPHABET[state.drawn % len(_ALPHABET)] for state in states])
+        samples = Samples([_ALPHABET[state.drawn % len(_ALPHABET)] for state in states])
+        samples.prompt_logprobs = [TokenLogprobs(0.0, [], []) for _ in batch.told]
+        return samples
 
     def clear(self, blocks: Sequence[int]) -> None:
         """There is nothing to wipe."""

@@ -16,6 +16,8 @@ from weir_worker.kv import KvManager, Shortage
 # cost more overhead than they are worth, but one long prompt may not keep all others waiting.
 _SMALL_CHUNK = 16
 _SIDE_BY_SIDE = 4
+# The logits of a row are as wide as the vocabulary.
+_TOLD_CHUNK = 64
 
 
 class StepPlanner:
@@ -168,7 +170,7 @@ class StepPlanner:
     def _add_prefills(self, plan: StepPlan, prefills: list[Sequence], budget: int) -> None:
         self._prefilling = prefills
         cap = self.limits.max_prefill_chunk or budget
-        wanted = [(sequence.tenant, min(sequence.remaining, cap)) for sequence in prefills]
+        wanted = [(sequence.tenant, _chunk(sequence, cap)) for sequence in prefills]
         weights = {sequence.tenant: sequence.table.account.weight for sequence in prefills}
         shares = prefill_shares(wanted, budget, weights)
         for sequence, share in zip(prefills, shares, strict=True):
@@ -180,3 +182,9 @@ class StepPlanner:
 def _exceed_quota(growing: list[Sequence]) -> bool:
     """Whether a tenant would exceed its quota if each of these took a block."""
     return any(sequence.table.exceeds_quota(len(growing)) for sequence in growing)
+
+
+def _chunk(sequence: Sequence, cap: int) -> int:
+    """Most tokens of a prompt in one step; few where each has logits of its own."""
+    most = cap if sequence.told is None else min(cap, _TOLD_CHUNK)
+    return min(sequence.remaining, most)

@@ -6,7 +6,8 @@ from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import FinishReason, Progress, Usage
 from weir_worker.kv import BlockTable
 from weir_worker.models.base import SequenceSlice
-from weir_worker.sampling import SamplingState
+from weir_worker.sampling import SamplingState, TokenLogprobs
+from weir_worker.sampling.constraint import Constraint
 from weir_worker.text import OutputText
 
 
@@ -35,6 +36,8 @@ class Sequence:
         session: its id; empty for a request of none.
         session_ttl_us: how long its session keeps its KV when it has ended; 0: not at all.
         stop_ids: tokens that end it: end of sequence unless ignored, and stop ids.
+        told: log-probabilities of the prompt's tokens but the first, as far as they are known;
+            None where they are not asked for.
         slice: its rows in the next forward pass, reused from step to step.
     """
 
@@ -65,6 +68,7 @@ class Sequence:
         "tenant",
         "text",
         "token_ids",
+        "told",
     )
 
     def __init__(
@@ -78,6 +82,7 @@ class Sequence:
         table: BlockTable,
         text: OutputText,
         received_us: int,
+        constraint: Constraint | None = None,
     ) -> None:
         self.request_id = submit.request_id
         self.attempt = submit.attempt
@@ -93,7 +98,9 @@ class Sequence:
         self.stop_ids = stop_ids
         self.table = table
         self.text = text
-        self.sampling = SamplingState(submit.sampling, token_ids, stop_ids)
+        self.sampling = SamplingState(submit.sampling, token_ids, stop_ids, constraint)
+        asked = submit.sampling.prompt_logprobs is not None
+        self.told: list[TokenLogprobs] | None = [] if asked else None
         self.slice = SequenceSlice(0, 0, table.indices)
         self.status = Status.WAITING
         self.computed = 0
@@ -110,6 +117,13 @@ class Sequence:
     def remaining(self) -> int:
         """Tokens to compute before the next one can be sampled."""
         return len(self.token_ids) - self.computed
+
+    def untold(self, length: int) -> range:
+        """Positions among the next `length` whose logits tell of the prompt's next token."""
+        if self.told is None:
+            return range(0)
+        first = max(self.computed, len(self.told))
+        return range(first, min(self.computed + length, self.prompt_tokens - 1))
 
     def resume_at(self, hit: int) -> None:
         """Start to run with `hit` tokens found in the cache."""
@@ -158,7 +172,8 @@ class Sequence:
     def accept(self, token_id: int) -> tuple[str, FinishReason | None]:
         """Append a sampled token; return the new text, and the reason if it is the last.
 
-        Order: end of sequence and stop ids (which have no text), stop strings, length.
+        Order: end of sequence and stop ids (which have no text), stop strings, the end of its
+        grammar, length.
         """
         self.token_ids.append(token_id)
         self.sampling.note(token_id)
@@ -167,6 +182,8 @@ class Sequence:
         text, stopped = self.text.push(token_id)
         if stopped:
             return text, FinishReason.STOP
+        if self.sampling.complete:
+            return text + self.text.flush(), FinishReason.STOP
         if len(self.token_ids) >= self.max_tokens:
             return text + self.text.flush(), FinishReason.LENGTH
         return text, None

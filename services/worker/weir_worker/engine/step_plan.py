@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from weir_worker.engine.sequence import Sequence
-from weir_worker.models.base import ForwardBatch
+from weir_worker.models.base import ForwardBatch, ToldRow
 from weir_worker.sampling import SamplingState
 
 
@@ -25,8 +25,9 @@ class StepPlan:
         """Return the model's input, and the sampling state of each row with logits."""
         tokens: list[int] = []
         slices = []
-        logit_rows = []
+        logit_rows: list[int] = []
         states = []
+        told: list[ToldRow] = []
         for sequence, length in zip(self.sequences, self.lengths, strict=True):
             start = sequence.computed
             end = start + length
@@ -37,7 +38,24 @@ class StepPlan:
             sequence.slice.start = start
             sequence.slice.length = length
             slices.append(sequence.slice)
+            if sequence.told is not None:
+                _tell(sequence, length, len(tokens) - length, logit_rows, told)
             if end == len(sequence.token_ids):
                 logit_rows.append(len(tokens) - 1)
                 states.append(sequence.sampling)
-        return ForwardBatch(tokens, slices, logit_rows), states
+        return ForwardBatch(tokens, slices, logit_rows, told), states
+
+
+def _tell(
+    sequence: Sequence, length: int, first_row: int, logit_rows: list[int], told: list[ToldRow]
+) -> None:
+    """Ask for the logits of the prompt's rows that tell about its tokens."""
+    for position in sequence.untold(length):
+        told.append(
+            ToldRow(
+                len(logit_rows),
+                sequence.token_ids[position + 1],
+                sequence.sampling.params.prompt_logprobs or 0,
+            )
+        )
+        logit_rows.append(first_row + position - sequence.computed)

@@ -27,6 +27,21 @@ class SequenceSlice:
     block_table: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class ToldRow:
+    """A row of a prompt whose logits are asked for to tell about its next token.
+
+    Attributes:
+        index: its place among the rows with logits.
+        token_id: the token that follows.
+        top: likeliest tokens to tell beside it.
+    """
+
+    index: int
+    token_id: int
+    top: int
+
+
 @dataclass(slots=True)
 class ForwardBatch:
     """One step's input.
@@ -35,11 +50,13 @@ class ForwardBatch:
         token_ids: [rows], the tokens of the slices one after the other.
         slices: at most one slice of a sequence; their lengths sum to `rows`.
         logit_rows: rows whose logits are wanted, ascending; may be empty.
+        told: which of these are of prompts and draw nothing.
     """
 
     token_ids: Sequence[int]
     slices: Sequence[SequenceSlice]
     logit_rows: Sequence[int]
+    told: Sequence[ToldRow] = ()
 
 
 class CausalModel(Protocol):

@@ -1,4 +1,4 @@
-"""Changes a row's logits by what its request asks: biases, least length, penalties.
+"""Changes a row's logits by what its request asks: biases, least length, penalties, grammar.
 
 Penalties as in Keskar et al., "CTRL" (2019), section 4.1 (repetition), and the OpenAI API
 reference (presence, frequency).
@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 import torch
 
+from weir_worker.sampling.constraint import Constraint
 from weir_worker.sampling.state import SamplingState
+
+_BITS = torch.arange(8, dtype=torch.uint8)
 
 
 def adjusted(logits: torch.Tensor, states: Sequence[SamplingState]) -> torch.Tensor:
@@ -43,6 +46,20 @@ def _adjust(logits: torch.Tensor, state: SamplingState) -> None:
         ids = _ids(logits, state.counts)
         times = _values(logits, state.counts.values())
         logits[ids] -= params.presence_penalty + params.frequency_penalty * times
+    if state.constraint is not None:
+        _constrain(logits, state.constraint)
+
+
+def _constrain(logits: torch.Tensor, constraint: Constraint) -> None:
+    """Leave the allowed tokens alone; none of them if the constraint cannot tell."""
+    mask = constraint.allowed()
+    size = len(logits)
+    allowed = torch.zeros(size, dtype=torch.bool)
+    if mask:
+        octets = torch.frombuffer(bytearray(mask), dtype=torch.uint8)
+        bits = octets.unsqueeze(1).bitwise_right_shift(_BITS).bitwise_and(1).flatten()[:size]
+        allowed[: len(bits)] = bits.bool()
+    logits.masked_fill_(~allowed.to(logits.device), float("-inf"))
 
 
 def _ids(like: torch.Tensor, ids: object) -> torch.Tensor:

@@ -24,12 +24,19 @@ def logprobs_of(
     rows = [row for row, state in enumerate(states) if state.params.logprobs is not None]
     if not rows:
         return {}
-    found = {}
     # Row by row: what one request is told does not depend on how much another asks for.
-    for row in rows:
-        wanted = states[row].params.logprobs or 0
-        logprobs = logits[row].log_softmax(dim=-1).clamp(min=LEAST)
-        values, ids = logprobs.topk(min(wanted, len(logprobs)))
-        own = float(logprobs[tokens[row]])
-        found[row] = TokenLogprobs(own, ids.tolist(), values.tolist())
-    return found
+    return {
+        row: token_logprobs(logits[row], tokens[row], states[row].params.logprobs or 0)
+        for row in rows
+    }
+
+
+def token_logprobs(logits: torch.Tensor, token_id: int, top: int) -> TokenLogprobs:
+    """Log-probabilities of one token and of the `top` likeliest.
+
+    Args:
+        logits: fp32 [vocabulary].
+    """
+    logprobs = logits.log_softmax(dim=-1).clamp(min=LEAST)
+    values, ids = logprobs.topk(min(top, len(logprobs)))
+    return TokenLogprobs(float(logprobs[token_id]), ids.tolist(), values.tolist())

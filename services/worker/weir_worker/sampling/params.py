@@ -32,6 +32,7 @@ class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
         min_tokens: output before which nothing of `stop_token_ids` and end of sequence is drawn.
         logit_bias: token id -> what is added to its logit, -100 to 100; at most 300 ids.
         logprobs: likeliest tokens to tell beside each drawn one, 0 to 20; None: tell nothing.
+        prompt_logprobs: the same beside each token of the prompt but the first.
 
     Raises:
         InvalidField: a value is not finite or out of its range.
@@ -48,6 +49,7 @@ class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
     min_tokens: int = 0
     logit_bias: dict[int, float] = {}
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and 0.0 <= self.temperature <= HOTTEST):
@@ -59,8 +61,10 @@ class SamplingParams(msgspec.Struct, frozen=True, array_like=True):
         if self.seed is not None and not -_INT64 <= self.seed < _INT64:
             raise InvalidField("seed", self.seed, "a signed 64-bit integer")
         self._check_adjustments()
-        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_LOGPROBS:
-            raise InvalidField("logprobs", self.logprobs, f"0 to {MOST_LOGPROBS}")
+        for name in ("logprobs", "prompt_logprobs"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= MOST_LOGPROBS:
+                raise InvalidField(name, value, f"0 to {MOST_LOGPROBS}")
 
     def _check_adjustments(self) -> None:
         if not (math.isfinite(self.min_p) and 0.0 <= self.min_p <= 1.0):

@@ -33,7 +33,9 @@ def sample(logits: torch.Tensor, states: Sequence[SamplingState]) -> Samples:
     if not torch.isfinite(peaks).all():
         usable = torch.isfinite(peaks).tolist()
         samples.failures = {
-            row: "the model's logits are not finite" for row, good in enumerate(usable) if not good
+            row: states[row].problem or "the model's logits are not finite"
+            for row, good in enumerate(usable)
+            if not good
         }
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for row, state in enumerate(states):

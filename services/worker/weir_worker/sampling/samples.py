@@ -13,8 +13,10 @@ class Samples:
         tokens: one for each row; meaningless where the row failed.
         failures: row -> why it has no token.
         logprobs: row -> its token's log-probabilities, where they are asked for.
+        prompt_logprobs: those of the batch's told rows, in order.
     """
 
     tokens: list[int]
     failures: dict[int, str] = field(default_factory=dict)
     logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)

@@ -5,6 +5,7 @@ import secrets
 import struct
 from collections.abc import Collection, Iterable
 
+from weir_worker.sampling.constraint import Constraint
 from weir_worker.sampling.params import COOLEST, SamplingParams
 
 _UNIT = 2.0**-52
@@ -24,11 +25,13 @@ class SamplingState:
         prompt: ids of the prompt, each once; empty unless repetition is penalised.
         counts: token id -> times that the output holds it; empty unless something is penalised.
         stop_ids: tokens that end it, not drawn before `min_tokens`.
+        constraint: what the output must match; None for anything.
     """
 
     __slots__ = (
         "_seed",
         "adjusts",
+        "constraint",
         "counts",
         "drawn",
         "greedy",
@@ -43,9 +46,11 @@ class SamplingState:
         params: SamplingParams,
         prompt: Iterable[int] = (),
         stop_ids: Collection[int] = (),
+        constraint: Constraint | None = None,
     ) -> None:
         self.params = params
-        self.adjusts = params.adjusts
+        self.constraint = constraint
+        self.adjusts = params.adjusts or constraint is not None
         self.prompt = frozenset(prompt if params.repetition_penalty != 1.0 else ())
         self.counts: dict[int, int] = {}
         self.stop_ids = list(stop_ids)
@@ -58,8 +63,20 @@ class SamplingState:
     def note(self, token_id: int) -> None:
         """Count a token that was drawn."""
         self.drawn += 1
+        if self.constraint is not None:
+            self.constraint.note(token_id)
         if self.params.penalises:
             self.counts[token_id] = self.counts.get(token_id, 0) + 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether its constraint lets nothing follow."""
+        return self.constraint is not None and self.constraint.complete
+
+    @property
+    def problem(self) -> str:
+        """Why no token can be drawn; empty for a reason that is not its own."""
+        return "" if self.constraint is None else self.constraint.problem
 
     def uniform(self) -> float:
         """Return the number in [0, 1) for the next token."""

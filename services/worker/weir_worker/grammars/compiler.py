@@ -1,0 +1,117 @@
+"""From a grammar as a client wrote it to something that an output can be matched with."""
+
+import json
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from weir_core.errors import Reason, WeirError
+from weir_worker.grammars.output_matcher import OutputMatcher
+from weir_worker.grammars.schema_fault import SchemaFault
+from weir_worker.sampling.grammar import Grammar, GrammarKind
+
+# White space between the parts of JSON: enough to indent, and an end, since a small model
+# may never stop to write more of it.
+_WHITESPACE = r"\n? {0,8}"
+_LONGEST_PROBLEM = 300
+# A tenant's schemas are few and used again and again.
+_MOST_KEPT = 64
+
+
+class GrammarCompiler:
+    """Compiles grammars within bounds on their size and on the work of each step.
+
+    Blocks for milliseconds, the first time for a second or two, without holding the
+    interpreter: for one thread that is not the engine's.
+
+    Args:
+        tokenizer_path: of tokenizer.json.
+        vocab_size: tokens that the model gives logits for.
+        eos_token_ids: tokens of which each ends an output.
+    """
+
+    def __init__(
+        self, tokenizer_path: Path, vocab_size: int, eos_token_ids: tuple[int, ...]
+    ) -> None:
+        self._tokenizer_path = tokenizer_path
+        self._vocab_size = vocab_size
+        self._eos_token_ids = eos_token_ids
+        self._tokenizer: LLTokenizer | None = None
+        self._kept: OrderedDict[tuple[str, Grammar], LLMatcher] = OrderedDict()
+        self._masks = ThreadPoolExecutor(1, thread_name_prefix="grammar-masks")
+        self._limits = LLParserLimits(
+            initial_lexer_fuel=1_000_000,
+            step_lexer_fuel=100_000,
+            step_max_items=20_000,
+            max_lexer_states=50_000,
+            max_grammar_size=100_000,
+            verbose_errors=False,
+        )
+
+    def compile(self, tenant: str, grammar: Grammar) -> OutputMatcher:
+        """Makes a matcher at its start.
+
+        Raises:
+            WeirError: INVALID_FIELD of `grammar`, saying what is wrong and where.
+        """
+        # What one tenant has used makes nothing faster for another.
+        key = (tenant, grammar)
+        matcher = self._kept.get(key)
+        if matcher is None:
+            matcher = self._matcher(self._source(grammar))
+            problem = matcher.get_error()
+            if problem:
+                raise self._refusal(grammar, problem)
+            self._kept[key] = matcher
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return OutputMatcher(matcher.deep_copy(), self._masks)
+
+    def _matcher(self, source: str) -> LLMatcher:
+        if self._tokenizer is None:
+            self._tokenizer = LLTokenizer(
+                str(self._tokenizer_path),
+                n_vocab=self._vocab_size,
+                eos_token=list(self._eos_token_ids),
+            )
+        return LLMatcher(self._tokenizer, source, limits=self._limits, log_level=0)
+
+    def _source(self, grammar: Grammar) -> str:
+        if grammar.kind is GrammarKind.REGEX:
+            return LLMatcher.grammar_from_regex(grammar.text)
+        if grammar.kind is GrammarKind.LARK:
+            return LLMatcher.grammar_from_lark(grammar.text)
+        try:
+            return _schema_source(grammar.text)
+        except ValueError as error:
+            raise self._refusal(grammar, str(error)) from None
+
+    def _refusal(self, grammar: Grammar, problem: str) -> WeirError:
+        where = ""
+        if grammar.kind is GrammarKind.JSON_SCHEMA:
+            where, problem = self._located(grammar.text, problem)
+        what = grammar.kind.value.replace("_", " ")
+        line = " ".join(problem.split())[:_LONGEST_PROBLEM]
+        return WeirError(
+            Reason.INVALID_FIELD, f"the {what} cannot be used{where}: {line}", field="grammar"
+        )
+
+    def _located(self, text: str, problem: str) -> tuple[str, str]:
+        try:
+            path, problem = SchemaFault(self._problem).find(json.loads(text), problem)
+        except (ValueError, RecursionError):
+            return "", problem
+        return f" at {path}", problem
+
+    def _problem(self, schema: str) -> str:
+        try:
+            return self._matcher(_schema_source(schema)).get_error()
+        except ValueError as error:
+            return str(error)
+
+
+def _schema_source(schema: str) -> str:
+    return LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})
