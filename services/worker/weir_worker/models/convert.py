@@ -15,10 +15,10 @@ from filelock import FileLock, Timeout
 from weir_core.model_folder import ModelFileError
 from weir_worker.models.gguf_config import hugging_face_config, layout_of, special_tokens
 from weir_worker.models.gguf_file import GgufFile, open_gguf
-from weir_worker.models.gguf_rope import ROPE_DIVISORS
 from weir_worker.models.gguf_tokenizer import build_tokenizer
-from weir_worker.models.llama_layout import LlamaLayout, is_norm
+from weir_worker.models.llama_layout import is_norm
 from weir_worker.models.manifest import Manifest, sha256
+from weir_worker.models.origins import tensor_origins
 from weir_worker.models.safetensors_writer import write_safetensors
 
 _ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
@@ -92,7 +92,7 @@ def _write_folder(file: GgufFile, folder: Path) -> None:
 
 def _write_weights(file: GgufFile, config: dict[str, Any], path: Path) -> None:
     layout = layout_of(config)
-    origins, member = _origins(file, layout), layout.member
+    origins, member = tensor_origins(file, layout), layout.member
 
     def parts(name: str) -> Iterator[npt.NDArray[np.float32]]:
         rotated = member.interleaved and any(part in name for part in _ROTATED)
@@ -107,29 +107,6 @@ def _write_weights(file: GgufFile, config: dict[str, Any], path: Path) -> None:
                 yield part - np.float32(member.gain_offset) if is_norm(name) else part
 
     write_safetensors(path, {name: file.tensors[origins[name]].shape for name in origins}, parts)
-
-
-def _origins(file: GgufFile, layout: LlamaLayout) -> dict[str, str]:
-    """Hugging Face name -> GGUF name of every tensor, shapes checked."""
-    origins: dict[str, str] = {}
-    for info in file.tensors.values():
-        if info.name == ROPE_DIVISORS:
-            continue
-        name = layout.hugging_face_name(info.name)
-        expected = layout.shape(name) if name else None
-        if name is None or expected is None:
-            raise ModelFileError(file.path, f"tensor {info.name} belongs to no supported model")
-        if info.shape != expected:
-            raise ModelFileError(
-                file.path,
-                f"tensor {info.name} has shape {list(info.shape)}; the metadata demand "
-                f"{list(expected)}",
-            )
-        origins[name] = info.name
-    missing = [name for name in layout.required() if name not in origins]
-    if missing:
-        raise ModelFileError(file.path, f"the tensor for {missing[0]} is missing")
-    return origins
 
 
 def half_split(tensor: npt.NDArray[np.float32], head_dim: int) -> npt.NDArray[np.float32]:

@@ -50,6 +50,11 @@ class TensorInfo:
     bytes: int
 
     @property
+    def count(self) -> int:
+        """Its numbers."""
+        return math.prod(self.shape)
+
+    @property
     def rows(self) -> int:
         """Rows of the last dimension; a quantised block never crosses their ends."""
         return math.prod(self.shape[:-1])
