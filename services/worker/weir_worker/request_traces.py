@@ -6,8 +6,9 @@ from opentelemetry.trace import SpanKind
 from weir.common.v1.lifecycle_pb2 import TerminalRecord, TraceContext
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.telemetry import names
-from weir_core.telemetry.tracing import Attribute, Tracing, context_from
+from weir_core.telemetry.tracing import Attribute, SpanEvent, Tracing, context_from
 from weir_worker.engine.events import FinishReason, Terminal
+from weir_worker.engine.timeline import Moment, MomentKind
 from weir_worker.running_attempt import RunningAttempt
 from weir_worker.terminal_record import reason_of
 
@@ -17,6 +18,8 @@ PROVIDER = "tokenweir"
 
 class RequestTraces:
     """One `worker` span an attempt, with `prefill` and `decode` inside it.
+
+    Prefill chunks and pre-emptions are events of the `worker` span.
 
     Requests share streams, so the parent comes with the start; and no span is open while
     tokens flow: all are written from timestamps.
@@ -46,6 +49,7 @@ class RequestTraces:
             end_us=terminal.end_us,
             kind=SpanKind.SERVER,
             attributes=self._attributes(attempt, terminal),
+            events=[_event(moment) for moment in terminal.timeline],
             error=reason_of(record) if failed else None,
         )
         if terminal.prefill_start_us:
@@ -130,6 +134,15 @@ def _latencies(attempt: RunningAttempt, terminal: Terminal) -> dict[str, Attribu
         for name, (start_us, end_us) in moments.items()
         if start_us and end_us
     }
+
+
+def _event(moment: Moment) -> SpanEvent:
+    """At its end, as an event has no duration."""
+    attributes: dict[str, Attribute] = {names.STEP_TOKENS: moment.tokens}
+    if moment.kind is MomentKind.PREFILL_CHUNK:
+        attributes[names.STEPS] = moment.steps
+        attributes[names.STEP_SECONDS] = max(0, moment.end_us - moment.start_us) / 1e6
+    return SpanEvent(moment.kind.value, moment.end_us, attributes)
 
 
 def _context(trace: TraceContext) -> Context:

@@ -27,6 +27,9 @@ class WorkerSettings(ServiceSettings):
     metrics_address: str = Field(
         "127.0.0.1:9010", description="host:port of /metrics and /healthz; empty: none"
     )
+    vllm_metrics: bool = Field(
+        False, description="tell /metrics once more under the names that vLLM uses"
+    )
     worker_id: str = Field(
         "worker",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,95}$",

@@ -23,6 +23,7 @@ from weir_worker.request_traces import RequestTraces
 from weir_worker.settings import WorkerSettings
 from weir_worker.start_check import ServedModel, StartCheck
 from weir_worker.terminal_records import TerminalRecords
+from weir_worker.vllm_metrics import VllmMetrics
 
 _log = get_logger(__name__)
 
@@ -94,6 +95,8 @@ def assemble(
     attempts = _attempts(settings, engine, identity, clock)
     metrics = WorkerMetrics(telemetry.registry, engine, clock)
     attempts.observers.add(metrics)
+    if settings.vllm_metrics:
+        attempts.observers.add(VllmMetrics(telemetry.registry, engine, identity.model))
     attempts.observers.add(AttemptLog())
     attempts.observers.add(
         RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model)

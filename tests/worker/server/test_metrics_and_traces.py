@@ -127,6 +127,27 @@ async def test_a_request_leaves_a_worker_span_with_prefill_and_decode_inside() -
         assert starts(root) <= starts(prefill)
 
 
+async def test_chunks_and_preemptions_are_events_of_the_worker_span() -> None:
+    async with running_worker(max_step_tokens=128) as worker, open_gateway(worker) as gateway:
+        (key,) = await gateway.start(spec(prompt=300, max_new_tokens=200))
+        await gateway.until(lambda: len(gateway.answer(key).token_ids) > 5)
+        worker.worker.engine.preempt(key[0])
+        await gateway.ended_answer(key)
+        spans = {span.name: span for span in worker.spans.get_finished_spans()}
+        told = [(e.name, dict(e.attributes or {})) for e in spans["worker"].events]
+        names = [name for name, _ in told]
+        place = names.index("preempted")
+        before, lost, after = told[:place], told[place][1], told[place + 1 :]
+        assert sum(int(str(a["weir.step.tokens"])) for _, a in before) == 300
+        assert len(before) >= 3
+        assert int(str(lost["weir.step.tokens"])) > 300
+        assert after
+        assert {name for name, _ in before + after} == {"prefill_chunk"}
+        times = [event.timestamp for event in spans["worker"].events]
+        assert times == sorted(times)
+        assert starts(spans["worker"]) <= times[0] <= times[-1] <= ends(spans["worker"])
+
+
 async def test_a_refused_start_leaves_a_failed_span() -> None:
     async with running_worker() as worker, open_gateway(worker) as gateway:
         (key,) = await gateway.start(spec(max_new_tokens=0))

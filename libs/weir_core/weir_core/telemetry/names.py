@@ -44,6 +44,9 @@ OUTCOME = "weir.outcome"
 REASON = "weir.reason"
 TOKENS_RESERVED = "weir.tokens.reserved"
 QUEUE_POSITION = "weir.queue.position"
+STEPS = "weir.steps"
+STEP_TOKENS = "weir.step.tokens"
+STEP_SECONDS = "weir.step.seconds"
 
 # Names of spans: one trace of a request holds all of them.
 SPAN_RESERVE = "reserve"

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -31,10 +32,20 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
 
+
 _TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _W3C = TraceContextTextMapPropagator()
 _EXPORT_TIMEOUT_S = 5
 _EXPORT_DELAY_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened at one moment of a span, Unix microseconds."""
+
+    name: str
+    time_us: int
+    attributes: Attributes
 
 
 class Tracing:
@@ -122,6 +133,7 @@ class Tracing:
         end_us: int,
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Attributes | None = None,
+        events: Sequence[SpanEvent] = (),
         error: str | None = None,
     ) -> str:
         """Writes a span of the past from its timestamps, Unix microseconds.
@@ -130,6 +142,8 @@ class Tracing:
         two machines) is moved to the start. Returns the span's `traceparent`, for children.
         """
         span = self.start(name, parent=parent, kind=kind, attributes=attributes, start_us=start_us)
+        for event in events:
+            span.add_event(event.name, event.attributes, timestamp=event.time_us * 1_000)
         if error is not None:
             span.set_status(Status(StatusCode.ERROR, error))
         span.end(end_time=max(start_us, end_us) * 1_000)

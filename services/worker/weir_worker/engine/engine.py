@@ -105,6 +105,7 @@ class Engine:
             if len(self._compilations):
                 self._take_compiled()
             self._kv.advance(started_us)
+            self.planner.now_us = self._clock.now_us()
             plan = self.planner.plan()
             if plan.sequences:
                 self._stalled_steps = 0
@@ -226,6 +227,7 @@ class Engine:
                 self._finish(sequence, FinishReason.ERROR, failure, discard=True)
             return
         self._news.computed(plan, self._clock.monotonic_us() - began_us)
+        plan.note_chunks(start_us, self._clock.now_us())
         self._absorb(plan, samples)
 
     def _absorb(self, plan: StepPlan, samples: Samples) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from weir_core.errors import Reason, WeirError
 from weir_worker.engine.load import Load
+from weir_worker.engine.timeline import Moment
 from weir_worker.sampling import TokenLogprobs
 
 
@@ -98,6 +99,7 @@ class Terminal(msgspec.Struct, frozen=True, array_like=True):
         prefill_end_us: end of the step that computed the last prompt token.
         first_token_us: when its first token was sampled.
         preemptions: times its KV was taken.
+        timeline: what the steps did for it.
         estimated: the usage is not a count of who computed it, but of what came from there.
     """
 
@@ -114,6 +116,7 @@ class Terminal(msgspec.Struct, frozen=True, array_like=True):
     end_us: int = 0
     preemptions: int = 0
     estimated: bool = False
+    timeline: list[Moment] = []
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -113,6 +113,7 @@ class News:
                 sequence.first_token_us,
                 self._clock.now_us(),
                 sequence.preemptions,
+                timeline=sequence.timeline.moments,
             )
         )
 

@@ -27,6 +27,7 @@ class StepPlanner:
         running: sequences that hold KV, in the order in which they were admitted.
         waiting: the others.
         preemptions: total so far.
+        now_us: start of the step that is planned, Unix microseconds, for the timelines.
     """
 
     def __init__(self, kv: KvManager, limits: StepLimits) -> None:
@@ -34,6 +35,7 @@ class StepPlanner:
         self.running: list[Sequence] = []
         self.waiting = WaitingQueue()
         self.preemptions = 0
+        self.now_us = 0
         self._prefilling: list[Sequence] = []
         self._kv = kv
         self._preempted = False
@@ -75,7 +77,7 @@ class StepPlanner:
         """Take the blocks of a running sequence; it waits to be computed again."""
         self.running.remove(sequence)
         self._kv.release(sequence.table)
-        sequence.restart()
+        sequence.restart(self.now_us)
         self.waiting.add_preempted(sequence)
         self.preemptions += 1
         self._preempted = True

@@ -4,6 +4,7 @@ from enum import Enum, auto
 
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import FinishReason, Progress, Usage
+from weir_worker.engine.timeline import Timeline
 from weir_worker.kv import BlockTable
 from weir_worker.models.base import SequenceSlice
 from weir_worker.sampling import SamplingState, TokenLogprobs
@@ -67,6 +68,7 @@ class Sequence:
         "table",
         "tenant",
         "text",
+        "timeline",
         "token_ids",
         "told",
     )
@@ -108,6 +110,7 @@ class Sequence:
         self.cached_prompt_tokens = 0
         self.recomputed_tokens = 0
         self.preemptions = 0
+        self.timeline = Timeline()
         self.received_us = received_us
         self.prefill_start_us = 0
         self.prefill_end_us = 0
@@ -142,8 +145,9 @@ class Sequence:
         if self.computed > self.high_water:
             self.high_water = self.computed
 
-    def restart(self) -> None:
+    def restart(self, now_us: int) -> None:
         """Wait again, with nothing computed."""
+        self.timeline.preempted(now_us, self.computed)
         self.status = Status.WAITING
         self.computed = 0
         self.preemptions += 1

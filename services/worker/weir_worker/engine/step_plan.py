@@ -21,6 +21,12 @@ class StepPlan:
     lengths: list[int] = field(default_factory=list)
     decodes: int = 0
 
+    def note_chunks(self, start_us: int, end_us: int) -> None:
+        """Tell the timelines of what this step computed beside decodes."""
+        first = self.decodes
+        for sequence, length in zip(self.sequences[first:], self.lengths[first:], strict=True):
+            sequence.timeline.chunk(start_us, end_us, length)
+
     def batch(self) -> tuple[ForwardBatch, list[SamplingState]]:
         """Return the model's input, and the sampling state of each row with logits."""
         tokens: list[int] = []
