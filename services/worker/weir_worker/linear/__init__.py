@@ -2,10 +2,21 @@ from collections.abc import Callable
 
 import torch
 
+from weir_worker.linear.hadamard import Hadamard
+from weir_worker.linear.int8 import Int8Linear
+from weir_worker.linear.int8_weight import Int8Weight
 from weir_worker.linear.packed import PackedLinear
 from weir_worker.linear.plain import PlainLinear
 
-__all__ = ["Linear", "PackedLinear", "PlainLinear", "make_linear"]
+__all__ = [
+    "Hadamard",
+    "Int8Linear",
+    "Int8Weight",
+    "Linear",
+    "PackedLinear",
+    "PlainLinear",
+    "make_linear",
+]
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
 
