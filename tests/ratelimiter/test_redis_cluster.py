@@ -9,11 +9,14 @@ from tests.ratelimiter.builders import bucket, command, exact, lease, record_of
 from tests.ratelimiter.valkey import ValkeyCluster
 from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.domain.adjustment import Adjustment
+from weir_ratelimiter.domain.admission import ReserveCommand
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.limit import Limit, Resource
 from weir_ratelimiter.domain.reservation import State
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.domain.usage import Usage
+from weir_ratelimiter.record import Record
+from weir_ratelimiter.store.base import Limits, Reserved
 from weir_ratelimiter.store.redis.cluster_store import ClusterStore
 from weir_ratelimiter.store.redis.keyspace import SHARED_HASH
 from weir_ratelimiter.store.redis.opening import open_redis
@@ -171,3 +174,94 @@ async def test_a_lost_node_is_told(store: ClusterStore, valkey_cluster: ValkeyCl
     finally:
         node.resume()
         await impatient.close()
+
+
+async def test_a_late_undo_frees_nothing_that_a_repeat_counts_on(
+    valkey_cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tenant refuses, and the undo is still under way when the client's repeat is admitted."""
+    late, repeating = [await ClusterStore.open(valkey_cluster.url, PATIENT) for _ in range(2)]
+    undo, arrives = late._store.undo, asyncio.Event()
+
+    async def delayed(record: Record, limits: Limits) -> None:
+        await arrives.wait()
+        await undo(record, limits)
+
+    monkeypatch.setattr(late._store, "undo", delayed)
+    small, large = limits_of("acme", own=10), limits_of("acme")
+    try:
+        before = await remaining(repeating, "acme", large)
+        refused = asyncio.create_task(late.reserve(command("r1", small, subject=subject("acme"))))
+        while (await remaining(repeating, "acme", large))[0] == before[0]:
+            await asyncio.sleep(0.01)
+        repeated = await repeating.reserve(command("r1", large, subject=subject("acme")))
+        assert repeated.reservation is not None
+        arrives.set()
+        assert (await refused).reservation is None
+        held = await remaining(repeating, "acme", large)
+        assert [b - h for b, h in zip(before, held, strict=True)] == [30, 1, 30, 1, 30]
+        record = record_of(repeated.reservation, repeating.epoch)
+        await repeating.settle(record, exact(10, 7), {limit.key: limit for limit in large})
+        used = await remaining(repeating, "acme", large)
+        assert [b - u for b, u in zip(before, used, strict=True)] == [17, 0, 17, 0, 17]
+    finally:
+        await late.close()
+        await repeating.close()
+
+
+async def test_a_crash_between_the_halves_is_made_whole_by_a_repeat_or_lapses(
+    valkey_cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"now": 1_800_000_000_000}
+    crashing, other = [
+        await ClusterStore.open(valkey_cluster.url, PATIENT, forced_ms=lambda: clock["now"])
+        for _ in range(2)
+    ]
+    limits, small = limits_of("acme"), limits_of("acme", own=10)
+    by_key = {limit.key: limit for limit in limits}
+    reserve = crashing._store.reserve
+
+    async def until_killed(asked: ReserveCommand, *, dry_run: bool = False) -> Reserved:
+        if asked.subject.tenant_id == "acme":
+            raise ProcessLookupError("killed")
+        return await reserve(asked, dry_run=dry_run)
+
+    monkeypatch.setattr(crashing._store, "reserve", until_killed)
+    before = await remaining(other, "acme", limits)
+    for request_id in ("repeated", "refused", "forgotten"):
+        with pytest.raises(ProcessLookupError):
+            await crashing.reserve(command(request_id, limits, subject=subject("acme")))
+    half = await remaining(other, "acme", limits)
+    assert [b - h for b, h in zip(before, half, strict=True)] == [90, 3, 0, 0, 90]
+
+    whole = await other.reserve(command("repeated", limits, subject=subject("acme")))
+    assert whole.reservation is not None
+    # Whoever made a half may still be about to make the other: a repeat undoes nothing.
+    refused = await other.reserve(command("refused", small, subject=subject("acme")))
+    assert refused.reservation is None
+    held = await remaining(other, "acme", limits)
+    assert [b - h for b, h in zip(before, held, strict=True)] == [90, 3, 30, 1, 90]
+
+    record = record_of(whole.reservation, other.epoch)
+    await other.settle(record, exact(10, 20), by_key)
+    clock["now"] += 30_000
+    assert await other.lapsed(100) == []
+    after = await remaining(other, "acme", limits)
+    assert [b - a for b, a in zip(before, after, strict=True)] == [30, 0, 30, 0, 30]
+    await crashing.close()
+    await other.close()
+
+
+async def test_a_node_that_lost_its_part_of_the_state_is_noticed(
+    store: ClusterStore, valkey_cluster: ValkeyCluster
+) -> None:
+    seen = {await store.whole_epoch()}
+    for lost, node in enumerate(valkey_cluster.nodes, 1):
+        node.flush()
+        await store.lapsed(1)
+        assert store.states_lost == lost
+        seen.add(await store.whole_epoch())
+    assert len(seen) == 1 + len(valkey_cluster.nodes)
+    other = await ClusterStore.open(valkey_cluster.url, PATIENT)
+    assert other.epoch == store.epoch
+    await other.close()

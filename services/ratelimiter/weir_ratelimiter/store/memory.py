@@ -76,7 +76,9 @@ class MemoryStore:
         reservation = admit(command, evaluation, now_ms)
         change = Change(now_ms, evaluation.moves, reservation, None, evaluation.counts)
         await self._commit(change)
-        return Reserved(reservation, (), evaluation.shadowed)
+        # Of this very moment, in which the buckets stand as they were just debited.
+        states = [self._limit_state(limit, now_ms) for limit in command.limits]
+        return Reserved(reservation, (), evaluation.shadowed, states=states)
 
     async def seed(
         self, tenant_id: str, moves: Sequence[WindowMove], *, at_least: bool = False

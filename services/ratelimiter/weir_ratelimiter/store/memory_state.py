@@ -182,6 +182,8 @@ class MemoryState:
         stored = self.buckets.get(limit.key)
         if stored is None:
             return Bucket(shape, shape.full(now_ms))
+        if stored.state.at_ms == now_ms and stored.shape is shape:
+            return stored
         return stored.in_shape(shape, now_ms)
 
     def bucket_of_removed(self, key: str, now_ms: int) -> Bucket | None:

@@ -1,6 +1,8 @@
 """One call of one function."""
 
+import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -37,13 +39,25 @@ def keys_of(tenant_id: str, reservation_id: str, fields: Fields) -> tuple[str, .
 def row(*values: object) -> bytes:
     """Values one after the other, without the frame that would cost the server a table."""
     head = 1 if len(values) <= _MOST_IN_SHORT_HEAD else 3
-    packable = [_string(value) if isinstance(value, bytes) else value for value in values]
+    packable = [
+        msgspec.Raw(string(value)) if isinstance(value, bytes) else value for value in values
+    ]
     return _encoder.encode(packable)[head:]
 
 
-def _string(value: bytes) -> msgspec.Raw:
-    """Bytes as a string: the server's Lua reads no `bin`."""
-    return msgspec.Raw(b"\xdb" + len(value).to_bytes(4) + value)
+def string(value: bytes) -> bytes:
+    """Bytes as a packed string: the server's Lua reads no `bin`."""
+    return b"\xdb" + len(value).to_bytes(4) + value
+
+
+def doubles(numbers: Sequence[int]) -> bytes:
+    """Numbers up to 2^53 as a row of doubles."""
+    return _doubles(len(numbers)).pack(*numbers)
+
+
+@lru_cache(maxsize=256)
+def _doubles(number: int) -> struct.Struct:
+    return struct.Struct(f"<{number}d")
 
 
 def plan(fields: Fields, limits: Sequence[Limit | None]) -> bytes:

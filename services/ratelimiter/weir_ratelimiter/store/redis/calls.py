@@ -12,12 +12,12 @@ from weir_ratelimiter.domain.change import WindowMove
 from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Entry, Reservation
 from weir_ratelimiter.store.redis import keyspace, scripts
-from weir_ratelimiter.store.redis.call import Call, keys_of, plan, row
+from weir_ratelimiter.store.redis.call import Call, doubles, keys_of, plan, row, string
 from weir_ratelimiter.store.redis.fields import Fields, field_of
 from weir_ratelimiter.store.redis.moment import Moment
 from weir_ratelimiter.store.redis.stored import template_of
 
-_UNDECIDED = Evaluation((), (), (), (), (), ())
+UNDECIDED = Evaluation((), (), (), (), (), ())
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -44,6 +44,7 @@ def reserve(
     limits = [by_key[entry.key] for entry in fields.entries]
     not_before, not_after = _span(limits, moment.now_ms)
     amounts = fields.amounts
+    asks_all = all(amounts)
     asked = row(
         moment.override_ms,
         not_before,
@@ -52,13 +53,17 @@ def reserve(
         command.id,
         command.ttl_ms,
         command.output_tokens,
-        int(all(amounts)),
+        int(asks_all),
         remember_ms,
+        int(command.subject.tenant_id == keyspace.NOBODY),
     )
     keys = keys_of(command.subject.tenant_id, command.id, fields)
-    template = template_of(admit(command, _UNDECIDED, 0))
-    tail = row("", template, fields.names_of_asked)
-    return Call(scripts.RESERVE, keys, (asked, plan(fields, limits), _pack(amounts), tail))
+    template = string(template_of(admit(command, UNDECIDED, 0)))
+    arguments = [asked, plan(fields, limits), doubles(amounts), template]
+    if not asks_all:
+        held = [amount for amount in amounts if amount]
+        arguments += (doubles(held), string(fields.names_of_asked))
+    return Call(scripts.RESERVE, keys, tuple(arguments))
 
 
 def demanded(command: ReserveCommand, now_ms: int) -> Fields:

@@ -1,7 +1,12 @@
 """What a server must be set to before limits are entrusted to it, and whose state it holds."""
 
+import hashlib
 import secrets
+from collections.abc import Sequence
+from functools import cache
+from itertools import count
 
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import BusyLoadingError
 
 from weir_core.errors.startup import StartupError
@@ -9,6 +14,7 @@ from weir_ratelimiter.store.redis.faults import unavailable
 from weir_ratelimiter.store.redis.server import RedisServer
 
 EPOCH_KEY = "weir:limits:epoch"
+_SLOTS_PER_EPOCH = 128
 
 
 async def check_server(server: RedisServer) -> None:
@@ -39,9 +45,35 @@ async def check_server(server: RedisServer) -> None:
 async def epoch_of(server: RedisServer) -> str:
     """Id of the state that the server holds; made if it holds none yet.
 
+    Of a cluster, the ids of all its nodes in one: each holds a part of the state, and can lose it
+    alone.
+
     Raises:
         WeirError: LIMITER_UNAVAILABLE if it does not answer.
     """
-    made = ("SET", EPOCH_KEY, secrets.token_hex(8), "NX")
-    _, epoch = await server.ask([made, ("GET", EPOCH_KEY)])
-    return bytes(epoch).decode()
+    keys = _cluster_epoch_keys() if server.is_cluster else (EPOCH_KEY,)
+    found = await _read(server, keys)
+    missing = [key for key, epoch in zip(keys, found, strict=True) if epoch is None]
+    if missing:
+        await server.ask([("SET", key, secrets.token_hex(8), "NX") for key in missing])
+        found = await _read(server, keys)
+    epochs = [bytes(epoch) for epoch in found if epoch is not None]
+    if len(epochs) == 1:
+        return epochs[0].decode()
+    return hashlib.blake2b(b"".join(epochs), digest_size=8).hexdigest()
+
+
+async def _read(server: RedisServer, keys: Sequence[str]) -> Sequence[bytes | None]:
+    return await server.ask([("GET", key) for key in keys])
+
+
+@cache
+def _cluster_epoch_keys() -> tuple[str, ...]:
+    """Keys in slots a fixed way apart, so that no node of some size is without one."""
+    found: dict[int, str] = {}
+    for number in count():
+        key = f"weir:limits:epoch:{number}"
+        found.setdefault(key_slot(key.encode()) // _SLOTS_PER_EPOCH, key)
+        if len(found) == REDIS_CLUSTER_HASH_SLOTS // _SLOTS_PER_EPOCH:
+            break
+    return tuple(found[part] for part in sorted(found))

@@ -4,6 +4,9 @@ No script sees both. A request that shared limits apply to has a reservation in 
 the same id: in the shared place for nobody, with no event for the ledger. The shared one is made
 first and ended first, so that no limit is ever passed and an end that was cut in two is made
 whole by whoever repeats it. Half a reservation that nobody repeats lapses by itself.
+
+The shared half is undone only by the call that made it, and only while no other call has found
+it there: a repeat counts on what it found, and an undo may arrive late.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,8 +62,8 @@ class ClusterStore:
         return self._store.epoch
 
     async def whole_epoch(self) -> str:
-        """See `Store`; empty: of the primaries one alone holds the epoch."""
-        return ""
+        """See `Store`."""
+        return await self._store.whole_epoch()
 
     @property
     def states_lost(self) -> int:
@@ -80,11 +83,12 @@ class ClusterStore:
         try:
             tenants = await self._store.reserve(own)
         except WeirError as error:
-            if error.reason is not Reason.LIMITER_UNAVAILABLE and not everybodys.replayed:
-                await self._give_back(everybodys.reservation, shared)
+            # Where nobody answered, the tenant's half may have been made.
+            if error.reason is not Reason.LIMITER_UNAVAILABLE:
+                await self._give_back(everybodys, shared)
             raise
         if tenants.reservation is None:
-            await self._give_back(everybodys.reservation, shared)
+            await self._give_back(everybodys, shared)
         return _both(command, everybodys, tenants)
 
     async def seed(
@@ -187,7 +191,10 @@ class ClusterStore:
         """See `Store`."""
         await self._store.close()
 
-    async def _give_back(self, reservation: Reservation, shared: ReserveCommand) -> None:
+    async def _give_back(self, everybodys: Reserved, shared: ReserveCommand) -> None:
+        reservation = everybodys.reservation
+        if reservation is None or everybodys.replayed:
+            return
         limits = {limit.key: limit for limit in shared.limits}
         await self._store.undo(Record.of(reservation, self.epoch), limits)
 

@@ -98,6 +98,16 @@ def entries_from(names: bytes, amounts: Sequence[int]) -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=_layer))
 
 
+def entries_held(fields: Fields, short: Sequence[int]) -> tuple[Entry, ...]:
+    """What an admission holds, in the order of evaluation; `short` are places of others, from 1."""
+    held = [
+        entry
+        for place, entry in enumerate(fields.entries, 1)
+        if entry.amount > 0 and place not in short
+    ]
+    return tuple(sorted(held, key=_layer))
+
+
 def _layer(entry: Entry) -> int:
     if not is_shared(entry.key):
         return 1

@@ -43,11 +43,11 @@ class ReadLevels:
     def leases_held(self, key: str, now_ms: int) -> int:
         """See `Levels`; the script counted them at `now_ms`."""
         found = self._values.get(field_of(key, Kind.LEASE))
-        return stored.view_from(found).taken if found else 0
+        return stored.view_from(found, now_ms).taken if found else 0
 
     def lease_wait_ms(self, key: str, now_ms: int) -> int:
         """See `Levels`."""
         found = self._values.get(field_of(key, Kind.LEASE))
-        view = stored.view_from(found) if found else stored.NOBODY
+        view = stored.view_from(found, now_ms) if found else stored.NOBODY
         until_lapse_ms = view.next_lapse_ms - now_ms
         return lease_wait_ms(view.taken, view.number, view.ages_ms, until_lapse_ms)

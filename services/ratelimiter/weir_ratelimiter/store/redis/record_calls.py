@@ -14,7 +14,7 @@ from weir_ratelimiter.store.redis.fields import Fields
 from weir_ratelimiter.store.redis.moment import Moment
 from weir_ratelimiter.store.redis.stored import template_of
 
-_SETTLE, _REFUND, _EXPIRE = 1, 2, 3
+_SETTLE, _REFUND, _EXPIRE, _UNDO = 1, 2, 3, 4
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -62,6 +62,12 @@ def refund(
 def expire(record: Record, fields: Fields, limits: Limits, memory: Memory, moment: Moment) -> Call:
     """The sweep of one reservation."""
     return _end(_EXPIRE, record, (0, 0, 0, 0, 0, 0), b"", fields, limits, memory, moment)
+
+
+def undo(record: Record, fields: Fields, limits: Limits, memory: Memory, moment: Moment) -> Call:
+    """Give half a reservation back, unless another call counts on it."""
+    nothing_kept = Memory(memory.epoch, remember_ms=0)
+    return _end(_UNDO, record, (0, 0, 0, 0, 0, 0), b"", fields, limits, nothing_kept, moment)
 
 
 def extend(

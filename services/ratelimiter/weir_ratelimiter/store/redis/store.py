@@ -14,7 +14,7 @@ import msgspec
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.adjustment import Adjustment, check_repeated
 from weir_ratelimiter.domain.adjustment import adjust as adjusted_levels
-from weir_ratelimiter.domain.admission import ReserveCommand, check_replay, evaluate
+from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
 from weir_ratelimiter.domain.change import WindowMove
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.extension import extend as extended_levels
@@ -42,7 +42,7 @@ from weir_ratelimiter.store.redis.asker import Asker
 from weir_ratelimiter.store.redis.call import Call
 from weir_ratelimiter.store.redis.checks import check_server, epoch_of
 from weir_ratelimiter.store.redis.expiry import ExpirySets
-from weir_ratelimiter.store.redis.fields import Fields
+from weir_ratelimiter.store.redis.fields import Fields, entries_held
 from weir_ratelimiter.store.redis.keyspace import (
     NOBODY,
     hash_of,
@@ -217,11 +217,13 @@ class RedisStore:
         return await self._end(record, call)
 
     async def undo(self, record: Record, limits: Limits) -> None:
-        """Give an admission back that was never told: it may be asked for again."""
-        memory = Memory(self.epoch, remember_ms=0)
+        """Give an admission back that was never told: it may be asked for again.
+
+        Does nothing if it was asked for again meanwhile, however late this call arrives.
+        """
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return record_calls.refund(record, 0, b"", fields, limits, memory, moment)
+            return record_calls.undo(record, fields, limits, self._memory, moment)
 
         await self._asker.of_record(record, call)
 
@@ -343,11 +345,11 @@ class RedisStore:
         command: ReserveCommand,
         fields: Fields,
         now_ms: int,
-        value: bytes,
         short: Sequence[int],
-        values: Sequence[bytes | None],
+        values: bytes | Sequence[bytes | None],
     ) -> Reserved:
-        reservation = stored.reservation_from(value)
+        admitted = msgspec.structs.replace(calls.UNDECIDED, entries=entries_held(fields, short))
+        reservation = admit(command, admitted, now_ms)
         self._shards.holds_until(shard_of(command.subject.tenant_id), reservation.expires_ms)
         levels = _levels(fields, values)
         shadowed = _shadowed(command, fields, short, levels, now_ms)
@@ -387,7 +389,8 @@ def _shadowed(
     return evaluate(asked, levels, now_ms).shadowed
 
 
-def _levels(fields: Fields, values: Sequence[bytes | None]) -> ReadLevels:
+def _levels(fields: Fields, told: bytes | Sequence[bytes | None]) -> ReadLevels:
+    values = stored.values_from(told, fields)
     return ReadLevels(dict(zip(fields.fields, values, strict=True)))
 
 

@@ -1,21 +1,25 @@
 """Values as the functions keep them: rows of doubles, and MessagePack in a row without a frame."""
 
 import struct
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import msgspec
 
 from weir_core.bucket import BucketShape, BucketState
 from weir_ratelimiter.domain.change import Bucket, Count, EventKind, LedgerEvent
+from weir_ratelimiter.domain.limit import Kind
 from weir_ratelimiter.domain.reservation import Reservation, Settlement, State
 from weir_ratelimiter.domain.usage import Quality, Usage
-from weir_ratelimiter.store.redis.fields import entries_from
+from weir_ratelimiter.store.redis.fields import Fields, entries_from
+
+_STARTS_FROM_MS = 1_700_000_000_000
+"""See `leases.lua`."""
 
 _STRING_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5}
 
 
 class _Reservation(msgspec.Struct, array_like=True, frozen=True):
-    amounts: list[int]
-    settlement: list[int]
     lifecycle: msgspec.Raw
     template: msgspec.Raw
     names: msgspec.Raw
@@ -32,7 +36,7 @@ class _Grant(msgspec.Struct, array_like=True, frozen=True):
     given: int
 
 
-class LeaseView(msgspec.Struct, array_like=True, frozen=True):
+class LeaseView(msgspec.Struct, frozen=True):
     """Who is in a lease set.
 
     Attributes:
@@ -51,14 +55,22 @@ class LeaseView(msgspec.Struct, array_like=True, frozen=True):
 NOBODY = LeaseView(0, 0, 0, 0)
 
 _bucket_row = struct.Struct("<7d")
-_reservation_row = struct.Struct("<11d")
+_reservation_row = struct.Struct("<12d")
+_settlement_row = struct.Struct("<11d")
+_window_row = struct.Struct("<2d")
+_summary_row = struct.Struct("<3d")
+_lapses_row = struct.Struct("<2d")
 _event_row = struct.Struct("<12d")
+
+_WIDTHS = {
+    Kind.BUCKET: _bucket_row.size,
+    Kind.LEASE: _summary_row.size,
+    Kind.WINDOW: _window_row.size,
+}
 
 _reservations = msgspec.msgpack.Decoder(_Reservation)
 _events = msgspec.msgpack.Decoder(_Event)
 _grants = msgspec.msgpack.Decoder(_Grant)
-_counts = msgspec.msgpack.Decoder(Count)
-_views = msgspec.msgpack.Decoder(LeaseView)
 _templates = msgspec.msgpack.Decoder(Reservation)
 _ledger_events = msgspec.msgpack.Decoder(LedgerEvent)
 
@@ -71,14 +83,21 @@ def template_of(reservation: Reservation) -> bytes:
 
 def reservation_from(value: bytes) -> Reservation:
     """A stored reservation."""
-    state, created_ms, _, expires_ms, ttl_ms, output_tokens, dispatched, *done, debt_tokens = (
+    state, created_ms, _, expires_ms, ttl_ms, output_tokens, dispatched, *done, debt_tokens, n = (
         _whole(_reservation_row, value)
     )
-    row = _reservations.decode(b"\x95" + value[_reservation_row.size :])
+    at = _reservation_row.size
+    amounts = [int(amount) for amount in struct.unpack_from(f"<{n}d", value, at)]
+    at += 8 * n
+    settlement = None
+    if state != State.RESERVED:
+        settlement = _settlement_from(_whole(_settlement_row, value, at))
+        at += _settlement_row.size
+    row = _reservations.decode(b"\x93" + value[at:])
     return msgspec.structs.replace(
         _templates.decode(_text(row.template)),
         state=State(state),
-        entries=entries_from(_text(row.names), row.amounts),
+        entries=entries_from(_text(row.names), amounts),
         output_tokens=output_tokens,
         created_ms=created_ms,
         expires_ms=expires_ms,
@@ -87,13 +106,8 @@ def reservation_from(value: bytes) -> Reservation:
         progress=Usage(*done),
         debt_tokens=debt_tokens,
         lifecycle=_text(row.lifecycle),
-        settlement=_settlement_from(row.settlement),
+        settlement=settlement,
     )
-
-
-def names_of(value: bytes) -> bytes:
-    """The names of a stored reservation's entries."""
-    return _text(_reservations.decode(b"\x95" + value[_reservation_row.size :]).names)
 
 
 def event_from(value: bytes) -> LedgerEvent:
@@ -128,6 +142,14 @@ def grant_from(value: bytes) -> LedgerEvent:
     )
 
 
+def values_from(told: bytes | Sequence[bytes | None], fields: Fields) -> Sequence[bytes | None]:
+    """Values of fields that a script told one by one, or in one piece."""
+    if not isinstance(told, bytes):
+        return told
+    ends = list(accumulate([_WIDTHS[entry.kind] for entry in fields.entries], initial=0))
+    return [told[start:end] for start, end in pairwise(ends)]
+
+
 def bucket_from(value: bytes) -> Bucket:
     """A stored bucket."""
     level, parts, at_ms, _, *shape = _whole(_bucket_row, value)
@@ -141,17 +163,20 @@ def bucket_held(value: bytes) -> int:
 
 def count_from(value: bytes) -> Count:
     """A stored window."""
-    return _counts.decode(b"\x92" + value)
+    return Count(*_whole(_window_row, value))
 
 
-def view_from(value: bytes) -> LeaseView:
-    """What a script tells of a lease set."""
-    return _views.decode(b"\x94" + value)
+def view_from(value: bytes, now_ms: int) -> LeaseView:
+    """What a script told of a lease set at `now_ms`."""
+    number, starts_ms, earliest_ms = _whole(_summary_row, value)
+    taken, next_lapse_ms = number, earliest_ms
+    if len(value) > _summary_row.size:
+        taken, next_lapse_ms = _whole(_lapses_row, value, _summary_row.size)
+    ages_ms = number * (now_ms - _STARTS_FROM_MS) - starts_ms
+    return LeaseView(taken, number, ages_ms, next_lapse_ms)
 
 
-def _settlement_from(numbers: list[int]) -> Settlement | None:
-    if not numbers:
-        return None
+def _settlement_from(numbers: list[int]) -> Settlement:
     prompt, cached, output, is_reported, *reported = numbers
     reported_prompt, reported_cached, reported_output, quality, outcome, at_ms, late = reported
     return Settlement(
@@ -164,9 +189,9 @@ def _settlement_from(numbers: list[int]) -> Settlement | None:
     )
 
 
-def _whole(row: struct.Struct, value: bytes) -> list[int]:
-    """Numbers at the start of a value: doubles that are whole."""
-    return [int(number) for number in row.unpack_from(value)]
+def _whole(row: struct.Struct, value: bytes, at: int = 0) -> list[int]:
+    """Numbers in a value: doubles that are whole."""
+    return [int(number) for number in row.unpack_from(value, at)]
 
 
 def _text(raw: msgspec.Raw) -> bytes:

@@ -12,9 +12,9 @@ import msgspec
 
 PARTS = (
     "numbers",
+    "layout",
     "plans",
     "buckets",
-    "layout",
     "leases",
     "views",
     "idle",

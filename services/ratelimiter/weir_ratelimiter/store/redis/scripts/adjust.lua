@@ -30,11 +30,11 @@ if kind == BUCKET then
   end
   after = pack_row(BUCKET_ROW, level, parts, at, held, capacity, refill, period)
 elseif value then
-  local used, held = unpack_all(value)
+  local used, held = unpack_row(WINDOW_ROW, value)
   if math.abs(used - units) > MOST then
     return { 'bounds', now }
   end
-  after = pack(used - units, held)
+  after = pack_row(WINDOW_ROW, used - units, held)
 end
 
 local grant = pack(now, template, given)

@@ -3,12 +3,9 @@
 -- Whether an earlier reservation lost a place. Its limits may be others than those of now: then
 -- only the lease sets that both have can be asked.
 local function has_lost(KEYS, plan, id, r)
-  local sets, set = {}, FIRST_LEASE_SET - 1
-  for i = 1, plan.count do
-    if plan.kinds[i] == LEASE then
-      set = set + 1
-      sets[plan.fields[i]] = KEYS[set]
-    end
+  local sets = {}
+  for _, i in ipairs(plan.leases) do
+    sets[plan.fields[i]] = KEYS[plan.sets[i]]
   end
   for _, name in ipairs(unpack_all(r.names)) do
     local key = sets['l:' .. name[1]]
@@ -19,10 +16,19 @@ local function has_lost(KEYS, plan, id, r)
   return false
 end
 
+-- Half of a reservation that another call counts on, too: whoever made it cannot undo it any more.
+local function joined(r, stored)
+  local before = AMOUNTS_FROM + 8 * r.number
+  return string.sub(stored, 1, before) .. pack(JOINED) .. string.sub(stored, before + 2)
+end
+
 -- The answer to a request that was admitted before.
-local function repeated(KEYS, plan, id, stored, now)
+local function repeated(KEYS, plan, id, stored, now, is_half)
   local r = read_reservation(stored)
   local lapsed = r.state == RESERVED and (now >= r.expires or has_lost(KEYS, plan, id, r))
+  if is_half and r.state == RESERVED and not lapsed and r.lifecycle == '' then
+    call('SET', KEYS[2], joined(r, stored))
+  end
   return { 'known', now, stored, lapsed and 1 or 0 }
 end
 
@@ -43,20 +49,16 @@ local function restarted(plan, values, now)
   return restarts
 end
 
--- Amounts and tail of what is held: not what nothing was asked of, nor what a shadow limit would
--- have refused.
-local function held_only(amounts, tail)
-  local lifecycle, template, names = unpack_all(tail)
-  local kept_amounts, kept_names, asked = {}, {}, 0
-  local all_names = unpack_all(names)
-  for _, amount in ipairs(amounts) do
-    if amount ~= 0 then
-      asked = asked + 1
-    end
-    if amount > 0 then
-      kept_amounts[#kept_amounts + 1] = amount
-      kept_names[#kept_names + 1] = all_names[asked]
+-- Number, amounts and names of what is held: not what nothing was asked of, nor what a shadow
+-- limit would have refused.
+local function held_only(plan, amounts)
+  local rows, names = {}, {}
+  local all_names = unpack_all(plan.names)
+  for i = 1, plan.count do
+    if amounts[i] > 0 then
+      rows[#rows + 1] = pack_row('<d', amounts[i])
+      names[#names + 1] = all_names[i]
     end
   end
-  return pack(kept_amounts), pack(lifecycle, template, pack(kept_names))
+  return #rows, table.concat(rows), pack(pack(names))
 end

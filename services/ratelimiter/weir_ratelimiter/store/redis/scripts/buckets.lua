@@ -25,7 +25,15 @@ local function bucket_at(stored, capacity, refill, period, now)
     unpack_row(BUCKET_ROW, stored)
   local elapsed = now - at
   if elapsed > 0 then
-    local units, rest = divided(elapsed, old_refill, parts, old_period)
+    local units, rest
+    local product = elapsed * old_refill + parts
+    if product <= MOST then
+      -- As in `divided`, without the price of a call for every bucket.
+      rest = fmod(product, old_period)
+      units = (product - rest) / old_period
+    else
+      units, rest = divided(elapsed, old_refill, parts, old_period)
+    end
     if units >= old_capacity - level then
       level, parts = old_capacity, 0
     else

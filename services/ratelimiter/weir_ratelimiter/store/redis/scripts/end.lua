@@ -1,6 +1,6 @@
 -- Settle, Refund and the sweep: the correction goes to every layer unconditionally.
 
-local SETTLE, REFUND, EXPIRE = 1, 2, 3
+local SETTLE, REFUND, EXPIRE, UNDO = 1, 2, 3, 4
 local EXACT, ESTIMATED = 1, 2
 local OUTCOME_EXPIRED = 8
 local CHARGE, ADJUST = 1, 2
@@ -16,7 +16,7 @@ local now = clock(override)
 
 local stored = call('GET', KEYS[2])
 if not stored then
-  if mode == EXPIRE then
+  if mode == EXPIRE or mode == UNDO then
     return { 'kept', now }
   end
   if is_own_epoch == 1 and admitted_ms <= now - remember then
@@ -26,14 +26,18 @@ if not stored then
 end
 
 local state, created, acquired, expires, ttl, output, dispatched, prompt_done, cached_done,
-  output_done, debt = unpack_row(RESERVATION_ROW, stored)
-local _, amounts, before, last_lifecycle, template, names = packed_of(stored)
+  output_done, debt, number = unpack_row(RESERVATION_ROW, stored)
+local _, last_lifecycle, template, names = packed_of(stored, state, number)
 local open = state == RESERVED
 if state == SETTLED or (mode ~= SETTLE and not open) then
   return { mode == EXPIRE and 'kept' or 'known', now, stored }
 end
 if names ~= plan.names then
   return { 'other', now, stored }
+end
+local amounts = { unpack_row(plan.row, stored, AMOUNTS_FROM + 1) }
+if mode == UNDO and last_lifecycle ~= '' then
+  return { 'kept', now }
 end
 if mode == EXPIRE and not has_lapsed(KEYS, plan, id, acquired, expires, amounts, now) then
   return { 'kept', now }
@@ -58,9 +62,9 @@ elseif mode ~= SETTLE and not ran then
 end
 if mode == EXPIRE then
   state, quality, outcome = EXPIRED, ESTIMATED, OUTCOME_EXPIRED
-elseif mode == REFUND and not ran then
+elseif mode ~= SETTLE and not ran then
   state, quality = REFUNDED, EXACT
-elseif mode == REFUND or quality ~= EXACT then
+elseif mode ~= SETTLE or quality ~= EXACT then
   quality = ESTIMATED
 end
 
@@ -78,26 +82,26 @@ local charge_for = {
 
 local values = read_fields(KEYS, plan)
 local is_final = state == SETTLED
-local after, charges, released = {}, {}, {}
-local set = FIRST_LEASE_SET - 1
+local fields, own, own_puts, all_puts = plan.fields, plan.own, 0, 0
+local charges = {}
 for i = 1, count do
   local kind, amount, value, charged = kinds[i], amounts[i], values[i], -1
-  if kind == LEASE then
-    set = set + 1
-    if open and amount > 0 then
-      released[i] = KEYS[set]
-    end
-  elseif amount < 0 then
+  local changed = false
+  if amount < 0 then
     -- It holds nothing of this limit.
+  elseif kind == LEASE then
+    -- Its place is given back below.
+    changed = open and amount > 0 and value
+    places_of_leases[i] = all_puts + 2
   elseif kind == WINDOW then
     local charge = charge_for[resources[i]]
     charged = charge
     if value then
-      local used, held = unpack_all(value)
+      local used, held = unpack_row(WINDOW_ROW, value)
       if open then
-        after[i] = pack(min(used + charge, MOST), held - amount)
+        changed = pack_row(WINDOW_ROW, min(used + charge, MOST), held - amount)
       else
-        after[i] = pack(min(used + charge - amount, MOST), held)
+        changed = pack_row(WINDOW_ROW, min(used + charge - amount, MOST), held)
       end
     end
   else
@@ -112,11 +116,18 @@ for i = 1, count do
       else
         level, parts = credited(level, parts, amount - charge, capacity)
       end
-      after[i] = pack_row(BUCKET_ROW, level, parts, at, max(0, held - released_units),
+      changed = pack_row(BUCKET_ROW, level, parts, at, max(0, held - released_units),
         capacity, refill, period)
     elseif value then
-      after[i] = without_held(value, released_units)
+      changed = without_held(value, released_units)
     end
+  end
+  if changed then
+    all_puts = all_puts + 2
+    puts[all_puts - 1], puts[all_puts] = fields[i], changed
+  end
+  if i == own then
+    own_puts = all_puts
   end
   -- Nobody asks for the charges of what can change no more.
   if not is_final then
@@ -124,13 +135,18 @@ for i = 1, count do
   end
 end
 
-local is_first = before[1] == nil
-local requests_before = (not is_first and ran) and requests or 0
-local event = pack_row(EVENT_ROW, is_first and CHARGE or ADJUST, created,
-  charged_prompt, charged_cached, charged_output,
-  before[1] or 0, before[2] or 0, before[3] or 0,
+-- What it was charged before, if this corrects an earlier end.
+local prompt_before, cached_before, output_before, requests_before = 0, 0, 0, 0
+if not open then
+  prompt_before, cached_before, output_before =
+    unpack_row('<ddd', stored, AMOUNTS_FROM + 8 * number + 1)
+  requests_before = ran and requests or 0
+end
+local packed_template = pack(template)
+local event = pack_row(EVENT_ROW, open and CHARGE or ADJUST, created,
+  charged_prompt, charged_cached, charged_output, prompt_before, cached_before, output_before,
   quality, outcome, now, charged_requests - requests_before)
-  .. pack(template, lifecycle ~= '' and lifecycle or last_lifecycle)
+  .. packed_template .. pack(lifecycle ~= '' and lifecycle or last_lifecycle)
 
 -- From here on writes. The first one fails, if any does, and then nothing was written.
 if tells == 1 then
@@ -138,21 +154,32 @@ if tells == 1 then
 end
 if open then
   call('ZREM', KEYS[3], id)
-end
-for i, key in pairs(released) do
-  after[i] = free_place(key, values[i], id, acquired)
+  for _, i in ipairs(plan.leases) do
+    if amounts[i] > 0 and values[i] then
+      puts[places_of_leases[i]] = free_place(KEYS[plan.sets[i]], values[i], id, acquired)
+    end
+  end
 end
 if remember > 0 then
-  local numbers = pack_row(RESERVATION_ROW, state, created, acquired, expires, ttl, output,
-    dispatched, prompt_done, cached_done, output_done, debt)
-  local settlement = ELEVEN .. pack(charged_prompt, charged_cached, charged_output,
-    mode == SETTLE and is_reported or 0, reported_prompt, reported_cached, reported_output,
-    quality, outcome, now, open and 0 or 1)
-  stored = numbers .. (is_final and NONE or pack(charges)) .. settlement
-    .. pack('', template, is_final and '' or names)
+  local reported = mode == SETTLE and is_reported or 0
+  local late = open and 0 or 1
+  if is_final then
+    stored = pack_row(ENDED_ROW, state, created, acquired, expires, ttl, output,
+      dispatched, prompt_done, cached_done, output_done, debt, 0,
+      charged_prompt, charged_cached, charged_output, reported,
+      reported_prompt, reported_cached, reported_output, quality, outcome, now, late)
+      .. EMPTY .. packed_template .. EMPTY
+  else
+    stored = pack_row(RESERVATION_ROW, state, created, acquired, expires, ttl, output,
+      dispatched, prompt_done, cached_done, output_done, debt, count)
+      .. pack_row(plan.row, unpack(charges, 1, count))
+      .. pack_row(SETTLEMENT_ROW, charged_prompt, charged_cached, charged_output, reported,
+        reported_prompt, reported_cached, reported_output, quality, outcome, now, late)
+      .. EMPTY .. packed_template .. pack(names)
+  end
   call('SET', KEYS[2], stored, 'PX', remember)
 else
   call('DEL', KEYS[2])
 end
-write_fields(KEYS, plan, after)
+write_puts(KEYS, own_puts, all_puts)
 return { 'ended', now, stored }

@@ -6,7 +6,7 @@ local override, id, remember, is_own_epoch, admitted_ms, output_price,
   prompt_done, cached_done, output_done, additional, dispatched, may_owe, new_ttl, most_output,
   lifecycle = unpack_all(ARGV[1])
 local plan = plan_of(ARGV[2])
-local kinds, resources, count = plan.kinds, plan.resources, plan.count
+local kinds, resources = plan.kinds, plan.resources
 
 local now = clock(override)
 
@@ -60,7 +60,7 @@ for i = 1, #values do
         free = level
       end
     elseif kind == WINDOW and values[i] then
-      local used, held = unpack_all(values[i])
+      local used, held = unpack_row(WINDOW_ROW, values[i])
       levels[i] = { used, held }
       free = plan.capacities[i] - used - held
     end
@@ -92,23 +92,18 @@ if debit > 0 then
       after[i] = pack_row(BUCKET_ROW, debited(level, units), parts, at, held + units,
         capacity, refill, period)
     else
-      after[i] = pack(state[1], state[2] + units)
+      after[i] = pack_row(WINDOW_ROW, state[1], state[2] + units)
     end
     r.amounts[i] = r.amounts[i] + units
   end
 end
 
 call('ZADD', KEYS[3], expires, id)
-local set = FIRST_LEASE_SET - 1
-for i = 1, count do
-  if kinds[i] == LEASE then
-    set = set + 1
-    if r.amounts[i] > 0 then
-      call('ZADD', KEYS[set], 'XX', expires, holder_of(id, r.acquired))
-      if expires < r.expires then
-        local number, starts, earliest = summary_of(values[i])
-        after[i] = pack(number, starts, min(earliest, expires))
-      end
+for _, i in ipairs(plan.leases) do
+  if r.amounts[i] > 0 then
+    call('ZADD', KEYS[plan.sets[i]], 'XX', expires, holder_of(id, r.acquired))
+    if expires < r.expires then
+      after[i] = sooner(values[i], expires)
     end
   end
 end
@@ -124,7 +119,7 @@ end
 if lifecycle ~= '' then
   r.lifecycle = lifecycle
 end
-local extended = packed_reservation(r)
+local extended = packed_reservation(plan, r)
 call('SET', KEYS[2], extended)
 write_fields(KEYS, plan, after)
 return { 'extended', now, extended, owed > 0 and 1 or 0, before, before ~= '' and values or {} }

@@ -6,7 +6,7 @@ local LOOKED_AT = 6
 local function is_idle(field, value, idle_since)
   local kind = string.sub(field, 1, 2)
   if kind == 'l:' then
-    return unpack_all(value) == 0
+    return unpack_row(SUMMARY_ROW, value) == 0
   elseif kind ~= 'b:' then
     return false
   end

@@ -5,26 +5,47 @@
 local BUCKET, LEASE, WINDOW = 1, 2, 3
 local FIRST_LEASE_SET = 6
 
--- A reservation is stored whole: numbers that may change, then what is packed: amounts, the
--- numbers of its end, and what never changes, as Python packed it. `names` says which limits
--- `amounts` belong to; an amount of -1 was dropped.
-local RESERVATION_ROW, PACKED_FROM = '<ddddddddddd', 88
+-- A window is stored as what it was used for and what open reservations hold.
+local WINDOW_ROW = '<dd'
+
+-- A reservation is stored whole: a row of numbers, the last of them the number of amounts; a row
+-- of amounts; unless it is open, a row about its end; then, packed one after the other, its
+-- lifecycle, and what never changes, as Python packed it. `names` says which limits the amounts
+-- belong to; an amount of -1 was dropped.
+local RESERVATION_ROW, AMOUNTS_FROM = '<dddddddddddd', 96
+local SETTLEMENT_ROW, SETTLEMENT_BYTES = '<ddddddddddd', 88
+local ENDED_ROW = RESERVATION_ROW .. 'ddddddddddd'
 local RESERVED, SETTLED, REFUNDED, EXPIRED = 1, 2, 3, 4
 
--- Heads of packed arrays of no and of eleven elements.
-local NONE, ELEVEN = '\144', '\155'
+-- Stands for the lifecycle of half a reservation that was asked for more than once.
+local JOINED = 'joined'
 
--- After a number of no meaning: amounts, settlement, lifecycle, template, names.
-local function packed_of(stored)
-  return unpack_from(stored, 5, PACKED_FROM)
+-- A packed string without contents.
+local EMPTY = '\160'
+
+-- After a number of no meaning: lifecycle, template, names.
+local function packed_of(stored, state, number)
+  local from = AMOUNTS_FROM + 8 * number
+  if state ~= RESERVED then
+    from = from + SETTLEMENT_BYTES
+  end
+  return unpack_from(stored, 3, from)
+end
+
+local function amounts_of(stored, number)
+  local amounts = { unpack_row('<' .. string.rep('d', number), stored, AMOUNTS_FROM + 1) }
+  amounts[number + 1] = nil
+  return amounts
 end
 
 local function read_reservation(stored)
   local r = {}
   r.state, r.created, r.acquired, r.expires, r.ttl, r.output, r.dispatched,
-    r.prompt_done, r.cached_done, r.output_done, r.debt = unpack_row(RESERVATION_ROW, stored)
+    r.prompt_done, r.cached_done, r.output_done, r.debt, r.number =
+    unpack_row(RESERVATION_ROW, stored)
+  r.amounts = amounts_of(stored, r.number)
   local _
-  _, r.amounts, r.settlement, r.lifecycle, r.template, r.names = packed_of(stored)
+  _, r.lifecycle, r.template, r.names = packed_of(stored, r.state, r.number)
   return r
 end
 
@@ -45,25 +66,32 @@ local function read_fields(KEYS, plan)
   return values
 end
 
--- Fields and values of one HSET. Made once: a table that grows in every call is dear. What lies
--- beyond the last pair is left from earlier calls.
-local puts = {}
+-- Fields and values to be written, where among them those of lease sets are, and what all fields of
+-- a plan then have. Made once: a table that grows in every call is dear. What lies beyond the last
+-- is left from earlier calls.
+local puts, places_of_leases, afterwards = {}, {}, {}
 
--- Writes what `after` has for a field; nil leaves it alone.
+-- Writes `puts`: the first `own` of them are the tenant's, those up to `all` of the shared hash.
+local function write_puts(KEYS, own, all)
+  if own > 0 then
+    call('HSET', KEYS[1], unpack(puts, 1, own))
+  end
+  if all > own then
+    call('HSET', KEYS[5], unpack(puts, own + 1, all))
+  end
+end
+
+-- Writes what `after` has for a field; nil or false leaves it alone.
 local function write_fields(KEYS, plan, after)
-  local fields, own, count = plan.fields, plan.own, plan.count
-  local n = 0
-  for i = 1, count do
-    if i == own + 1 and n > 0 then
-      call('HSET', KEYS[1], unpack(puts, 1, n))
-      n = 0
-    end
+  local fields, n, own_puts = plan.fields, 0, 0
+  for i = 1, plan.count do
     if after[i] then
       puts[n + 1], puts[n + 2] = fields[i], after[i]
       n = n + 2
     end
+    if i == plan.own then
+      own_puts = n
+    end
   end
-  if n > 0 then
-    call('HSET', own < count and KEYS[5] or KEYS[1], unpack(puts, 1, n))
-  end
+  write_puts(KEYS, own_puts, n)
 end

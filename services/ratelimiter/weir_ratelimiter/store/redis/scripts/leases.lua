@@ -2,6 +2,8 @@
 -- number of leases, sum of their starts, and a moment before which none of them ends. Until then
 -- the summary alone tells how many places are taken.
 
+local SUMMARY_ROW, LAPSES_ROW, SUMMARY_BYTES = '<ddd', '<dd', 24
+
 -- Starts count from here, or the sum of a few thousand would pass 2^53.
 local STARTS_FROM = 1.7e12
 
@@ -9,11 +11,11 @@ local function summary_of(stored)
   if not stored then
     return 0, 0, 0
   end
-  return unpack_all(stored)
+  return unpack_row(SUMMARY_ROW, stored)
 end
 
 local function holder_of(id, acquired)
-  return string.format('%s %.0f', id, acquired)
+  return id .. ' ' .. whole(acquired)
 end
 
 -- Places taken at `now`, and when the next of them lapses.
@@ -29,11 +31,14 @@ local function places(set, number, earliest, now)
   return call('ZCOUNT', set, bound, '+inf'), tonumber(next_one[2])
 end
 
--- What a caller is told of a lease set: places taken, number of leases, their ages, next lapse.
+-- What a caller is told of a lease set: its summary, and if some of its leases may have lapsed,
+-- places taken and the next lapse.
 local function lease_view(set, stored, now)
-  local number, starts, earliest = summary_of(stored)
-  local taken, lapse = places(set, number, earliest, now)
-  return pack(taken, number, number * (now - STARTS_FROM) - starts, lapse)
+  local number, _, earliest = summary_of(stored)
+  if number == 0 or now < earliest then
+    return stored
+  end
+  return stored .. pack_row(LAPSES_ROW, places(set, number, earliest, now))
 end
 
 -- Whoever lapsed loses its place to a new holder, for ever: the clock may go back.
@@ -57,7 +62,7 @@ local function hold_place(set, stored, id, now, expires)
   end
   call('ZADD', set, expires, holder_of(id, now))
   earliest = number == 0 and expires or min(earliest, expires)
-  return pack(number + 1, starts + now - STARTS_FROM, earliest)
+  return pack_row(SUMMARY_ROW, number + 1, starts + now - STARTS_FROM, earliest)
 end
 
 -- Gives a place back, if it was not lost before; the summary afterwards.
@@ -66,5 +71,11 @@ local function free_place(set, stored, id, acquired)
   if call('ZREM', set, holder_of(id, acquired)) == 1 then
     number, starts = number - 1, starts - (acquired - STARTS_FROM)
   end
-  return pack(number, starts, earliest)
+  return pack_row(SUMMARY_ROW, number, starts, earliest)
+end
+
+-- The summary when one of the leases ends at `expires` already.
+local function sooner(stored, expires)
+  local number, starts, earliest = summary_of(stored)
+  return pack_row(SUMMARY_ROW, number, starts, min(earliest, expires))
 end

@@ -6,13 +6,11 @@ local function rebuild(KEYS, plan, id, created, record, now)
   local ttl, output, amounts, template = unpack_all(record)
   local kinds = plan.kinds
   local values, after = read_fields(KEYS, plan), {}
-  local set = FIRST_LEASE_SET - 1
   call('ZADD', KEYS[3], now + ttl, id)
   for i = 1, plan.count do
     local amount = amounts[i]
     if kinds[i] == LEASE then
-      set = set + 1
-      after[i] = hold_place(KEYS[set], values[i], id, now, now + ttl)
+      after[i] = hold_place(KEYS[plan.sets[i]], values[i], id, now, now + ttl)
     elseif kinds[i] == BUCKET then
       local capacity, refill, period = shape_of(plan, i, values[i])
       if capacity then
@@ -21,14 +19,15 @@ local function rebuild(KEYS, plan, id, created, record, now)
           capacity, refill, period)
       end
     elseif values[i] then
-      local used, held = unpack_all(values[i])
-      after[i] = pack(used, held + amount)
+      local used, held = unpack_row(WINDOW_ROW, values[i])
+      after[i] = pack_row(WINDOW_ROW, used, held + amount)
     else
       amounts[i] = 0
     end
   end
   local reservation = pack_row(RESERVATION_ROW, RESERVED, created, now, now + ttl, ttl, output,
-    0, 0, 0, 0, 0) .. pack(amounts, {}, '', template, plan.names)
+    0, 0, 0, 0, 0, plan.count) .. pack_row(plan.row, unpack(amounts))
+    .. pack('', template, plan.names)
   call('SET', KEYS[2], reservation)
   write_fields(KEYS, plan, after)
   return reservation

@@ -1,9 +1,9 @@
 -- Reserve: asks every limit, then debits all or none.
 -- An amount of 0 asks nothing of a limit; where it stands is told all the same.
 
-local override, not_before, not_after, dry_run, id, ttl, output, asks_all, remember =
-  unpack_all(ARGV[1])
-local plan, packed_amounts, tail = plan_of(ARGV[2]), ARGV[3], ARGV[4]
+local override, not_before, not_after, dry_run, id, ttl, output, asks_all, remember,
+  is_half = unpack_all(ARGV[1])
+local plan, template = plan_of(ARGV[2]), ARGV[4]
 local kinds, capacities, count = plan.kinds, plan.capacities, plan.count
 
 local now = clock(override)
@@ -13,51 +13,64 @@ end
 
 local stored = call('GET', KEYS[2])
 if stored then
-  return repeated(KEYS, plan, id, stored, now)
+  return repeated(KEYS, plan, id, stored, now, is_half == 1)
 end
 
-local refills, periods = plan.refills, plan.periods
+local fields, sets, refills, periods = plan.fields, plan.sets, plan.refills, plan.periods
 local overdraws, asked = plan.overdraws, plan.asked
-local amounts = unpack_all(packed_amounts)
+local row_of_amounts = ARGV[3]
+local amounts = { unpack_row(plan.row, row_of_amounts) }
 local values = read_fields(KEYS, plan)
-local after, short = {}, {}
-local is_seeded, refused = true, false
+local after, short, shorts = afterwards, {}, 0
+local is_seeded, refused, is_whole = true, false, true
 local adds_own, adds_shared = false, false
-local set = FIRST_LEASE_SET - 1
+local own, own_puts, all_puts = plan.own, 0, 0
 for i = 1, count do
   local kind, amount, fits, value = kinds[i], amounts[i], true, values[i]
-  if kind == LEASE then
-    set = set + 1
-  end
+  local changed = value
   if amount > 0 then
     if not value then
-      adds_own, adds_shared = adds_own or i <= plan.own, adds_shared or i > plan.own
+      adds_own, adds_shared = adds_own or i <= own, adds_shared or i > own
     end
     if kind == BUCKET then
       local capacity, refill, period = capacities[i], refills[i], periods[i]
       local level, parts, at, held = bucket_at(value, capacity, refill, period, now)
       fits = level >= amount or (overdraws[i] == 1 and level >= capacity)
       if fits then
-        after[i] = pack_row(BUCKET_ROW, debited(level, amount), parts, at, held + amount,
+        changed = pack_row(BUCKET_ROW, debited(level, amount), parts, at, held + amount,
           capacity, refill, period)
       end
     elseif kind == LEASE then
       local number, _, earliest = summary_of(value)
-      fits = capacities[i] - places(KEYS[set], number, earliest, now) >= amount
+      fits = capacities[i] - places(KEYS[sets[i]], number, earliest, now) >= amount
+      places_of_leases[i] = all_puts + 2
     elseif value then
-      local used, held = unpack_all(value)
+      local used, held = unpack_row(WINDOW_ROW, value)
       fits = capacities[i] - used - held >= amount
       if fits then
-        after[i] = pack(used, held + amount)
+        changed = pack_row(WINDOW_ROW, used, held + amount)
       end
     else
       is_seeded = false
     end
-    if not fits then
-      short[#short + 1] = i
+    if fits then
+      all_puts = all_puts + 2
+      puts[all_puts - 1], puts[all_puts] = fields[i], changed
+    else
+      shorts = shorts + 1
+      short[shorts] = i
       amounts[i] = -1
       refused = refused or asked[i] == 1
     end
+  end
+  if kind == LEASE and not (amount > 0 and fits) then
+    changed = lease_view(KEYS[sets[i]], value, now)
+    is_whole = is_whole and changed and #changed == SUMMARY_BYTES
+  end
+  after[i] = changed
+  is_whole = is_whole and (changed or kind == LEASE)
+  if i == own then
+    own_puts = all_puts
   end
 end
 
@@ -72,32 +85,35 @@ if refused or dry_run == 1 then
 end
 
 local expires = now + ttl
-if #short > 0 or asks_all == 0 then
-  packed_amounts, tail = held_only(amounts, tail)
+local number, names = count, plan.packed_names
+if shorts > 0 then
+  number, row_of_amounts, names = held_only(plan, amounts)
+elseif asks_all == 0 then
+  number, row_of_amounts, names = #ARGV[5] / 8, ARGV[5], ARGV[6]
 end
 local reservation = pack_row(RESERVATION_ROW, RESERVED, now, now, expires, ttl, output,
-  0, 0, 0, 0, 0) .. packed_amounts .. NONE .. tail
+  0, 0, 0, 0, 0, number) .. row_of_amounts .. EMPTY .. template .. names
 
 -- From here on writes.
 call('ZADD', KEYS[3], expires, id)
 call('SET', KEYS[2], reservation)
-set = FIRST_LEASE_SET - 1
-for i = 1, count do
-  if kinds[i] == LEASE then
-    set = set + 1
-    if amounts[i] > 0 then
-      after[i] = hold_place(KEYS[set], values[i], id, now, expires)
-    end
+local leases = plan.leases
+for k = 1, #leases do
+  local i = leases[k]
+  if amounts[i] > 0 then
+    after[i] = hold_place(KEYS[sets[i]], values[i], id, now, expires)
+    puts[places_of_leases[i]] = after[i]
   end
 end
-write_fields(KEYS, plan, after)
+write_puts(KEYS, own_puts, all_puts)
 if adds_own then
   forget_some(KEYS[1], now - remember)
 end
 if adds_shared then
   forget_some(KEYS[5], now - remember)
 end
-for i = 1, count do
-  after[i] = after[i] or values[i]
+-- One string is cheaper to tell than many; it takes that each has the length of its kind.
+if is_whole then
+  return { 'reserved', now, short, table.concat(after, '', 1, count) }
 end
-return { 'reserved', now, reservation, short, seen(KEYS, plan, after, now) }
+return { 'reserved', now, short, told(after, count) }

@@ -19,12 +19,12 @@ local function forget_old(prefix)
 end
 
 for i = 1, #fields do
-  if call('HSETNX', KEYS[1], fields[i], pack(used[i], held[i])) == 1 then
+  if call('HSETNX', KEYS[1], fields[i], pack_row(WINDOW_ROW, used[i], held[i])) == 1 then
     forget_old(prefixes[i])
   elseif at_least == 1 then
-    local known, holds = unpack_all(call('HGET', KEYS[1], fields[i]))
+    local known, holds = unpack_row(WINDOW_ROW, call('HGET', KEYS[1], fields[i]))
     if known < used[i] then
-      call('HSET', KEYS[1], fields[i], pack(used[i], holds))
+      call('HSET', KEYS[1], fields[i], pack_row(WINDOW_ROW, used[i], holds))
     end
   end
 end

@@ -2,7 +2,6 @@
 
 local override, id, longest = unpack_all(ARGV[1])
 local plan = plan_of(ARGV[2])
-local kinds = plan.kinds
 local now = clock(override)
 
 local stored = call('GET', KEYS[2])
@@ -16,18 +15,13 @@ end
 local expires = now + r.ttl
 local values, after = read_fields(KEYS, plan), {}
 call('ZADD', KEYS[3], expires, id)
-local set = FIRST_LEASE_SET - 1
-for i = 1, plan.count do
-  if kinds[i] == LEASE then
-    set = set + 1
-    if r.amounts[i] > 0 then
-      call('ZADD', KEYS[set], 'XX', expires, holder_of(id, r.acquired))
-      local number, starts, earliest = summary_of(values[i])
-      after[i] = pack(number, starts, min(earliest, expires))
-    end
+for _, i in ipairs(plan.leases) do
+  if r.amounts[i] > 0 then
+    call('ZADD', KEYS[plan.sets[i]], 'XX', expires, holder_of(id, r.acquired))
+    after[i] = sooner(values[i], expires)
   end
 end
 r.expires = expires
-call('SET', KEYS[2], packed_reservation(r))
+call('SET', KEYS[2], packed_reservation(plan, r))
 write_fields(KEYS, plan, after)
 return { 'shortened', now }
