@@ -11,6 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from bench.golden_logprobs import (
     ARCHITECTURE_TOKENS,
     ARCHITECTURES,
+    GEMMA_TEXTS,
     LONG_TOKENS,
     MESSAGES,
     TEXTS,
@@ -19,9 +20,11 @@ from bench.golden_logprobs import (
 from tests.default_model import default_model_folder
 from tests.tiny_llama import write_tiny_llama
 from tests.worker.numerics.support import forward
-from weir_core.model_folder import ModelFolder
+from weir_core.model_folder import ModelFolder, models_home
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
+from weir_worker.models.manifest import Manifest
+from weir_worker.models.packaged_model import GEMMA
 
 _GOLDEN: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data" / "golden_logprobs.json").read_text()
@@ -66,6 +69,30 @@ def test_the_chat_template_renders_as_in_transformers() -> None:
     )
     text = template.render(messages=MESSAGES, add_generation_prompt=True)
     assert text == _GOLDEN["prompts"]["chat"]["text"]
+
+
+@pytest.fixture(scope="module")
+def gemma() -> LlamaModel:
+    """Not fetched for the tests: 238 MB to download and 1.1 GB on disk."""
+    folder = models_home() / GEMMA.name
+    if not Manifest.confirms(folder, GEMMA.sha256):
+        pytest.skip("no Gemma 3 here; `weir models pull gemma-3-270m` brings it")
+    model = load_model(folder)
+    model.allocate_kv(1 + LONG_TOKENS // 16, 16)
+    return model
+
+
+@pytest.mark.needs("gemma3")
+@pytest.mark.parametrize("name", [*GEMMA_TEXTS, "long"])
+def test_gemma3_agrees_with_transformers(gemma: LlamaModel, name: str) -> None:
+    golden, folder = _GOLDEN["gemma3"][name], ModelFolder(models_home() / GEMMA.name)
+    text = {**GEMMA_TEXTS, "long": long_text()}[name]
+    ids = folder.load_tokenizer().encode(text).ids[:LONG_TOKENS]
+    assert len(ids) == golden["tokens"]
+    assert ids == golden.get("token_ids", ids)
+    table = range(1 + LONG_TOKENS // 16)
+    logits = forward(gemma, [(ids, 0, len(ids), table)], [len(ids) - 1])
+    _assert_agrees(logits[0], golden)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
