@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto bench-stack bench-limiter bench-engine peers clean
+.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-engine peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ format: $(VENV)/.installed-dev ## Format Python and protos, apply safe fixes
 proto: $(VENV)/.installed-dev ## Regenerate the gRPC stubs and the generated pages of docs/
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_docs.py
+
+kernels: $(VENV)/.installed-run ## Compile the CPU kernels now (a worker does at its first start)
+	$(BIN)/python -m weir_worker.kernels
 
 bench-stack: $(VENV)/.installed-run ## Measure the whole stack; the last line is JSON
 	$(BIN)/python -m bench.stack $(ARGS)

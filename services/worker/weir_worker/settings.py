@@ -87,6 +87,11 @@ class WorkerSettings(ServiceSettings):
     threads: int = Field(0, ge=0, description="compute threads; 0: torch's default")
     device: str = Field("auto", description="`auto`, `cpu` or a torch device such as `cuda:0`")
     attention_backend: str = Field("auto", description="`auto`, or the name of one")
+    kernels: Literal["auto", "off", "required"] = Field(
+        "auto",
+        description="compiled kernels on CPU, made at the first start: `auto` where there is a "
+        "compiler, else torch computes; `off`; `required`",
+    )
     null_step_us: int = Field(0, ge=0, description="duration of a step of the null model")
     engine_start_timeout_s: float = Field(300, gt=0, description="bound on loading the model")
     engine_timeout_s: float = Field(
@@ -144,6 +149,7 @@ class WorkerSettings(ServiceSettings):
             threads=self.threads,
             device=self.device,
             attention_backend=self.attention_backend,
+            kernels=self.kernels,
             null_step_us=self.null_step_us,
         )
 

@@ -1,10 +1,13 @@
 """What an engine is started with."""
 
+from typing import Literal
+
 import msgspec
 
 from weir_core.errors import InvalidField
 
 NULL_MODEL = "null"
+_KERNELS = ("auto", "off", "required")
 _BLOCK_SIZES = "16, 32, 64, 128 or 256"
 
 
@@ -27,6 +30,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         threads: compute threads; 0: torch's default.
         device: `auto`, `cpu` or a torch device such as `cuda:0`.
         attention_backend: `auto`, or the name of one.
+        kernels: compiled kernels on CPU: `auto` (where they can be had), `off` or `required`.
         null_step_us: duration of a step of the null model.
         verify_kv_tokens: compare the tokens of every prefix hit (debugging).
 
@@ -47,6 +51,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     device: str = "auto"
     attention_backend: str = "auto"
+    kernels: Literal["auto", "off", "required"] = "auto"
     null_step_us: int = 0
     verify_kv_tokens: bool = False
 
@@ -61,6 +66,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidField("watermark", self.watermark, "from 0 to less than 1")
         if self.threads < 0:
             raise InvalidField("threads", self.threads, "0 (torch's default) or more")
+        if self.kernels not in _KERNELS:
+            raise InvalidField("kernels", self.kernels, "one of " + ", ".join(_KERNELS))
         if self.null_step_us < 0:
             raise InvalidField("null_step_us", self.null_step_us, "0 or more")
 

@@ -10,6 +10,7 @@ from weir_worker.attention import AttentionName
 from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.model_runner import ModelRunner
 from weir_worker.engine.runtime import Runtime
+from weir_worker.kernels.choice import Built, load_kernels
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
@@ -17,8 +18,15 @@ from weir_worker.models.self_test import batch_invariance
 _MIB = 1 << 20
 
 
-def torch_runtime(config: EngineConfig, folder: ModelFolder) -> Runtime:
+def torch_runtime(
+    config: EngineConfig, folder: ModelFolder, built: Built | None = None
+) -> Runtime:
     """Load the weights and test the model on this processor.
+
+    Args:
+        config: of the engine.
+        folder: the model's.
+        built: the build of the compiled kernels, where it has begun.
 
     Raises:
         WeirError: the weights, the device or the attention backend are not usable.
@@ -26,7 +34,10 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder) -> Runtime:
     if config.threads:
         torch.set_num_threads(config.threads)
     device = _device(config.device)
-    model = load_model(folder.path, device=str(device), attention=_attention(config))
+    kernels = load_kernels(config.kernels, built) if device.type == "cpu" else None
+    model = load_model(
+        folder.path, device=str(device), attention=_attention(config), kernels=kernels
+    )
     invariant = device.type == "cpu" and batch_invariance(model)
 
     def allocate(num_blocks: int, block_size: int) -> None:

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from weir_worker.attention import AttentionName, AttentionPlan, PagedKvCache, make_attention
-from weir_worker.linear import make_linear
+from weir_worker.attention import AttentionName, AttentionPlan, PagedKvCache
 from weir_worker.models.base import ForwardBatch
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.llama_layer import LlamaLayer
-from weir_worker.models.rms_norm import RmsNorm
+from weir_worker.models.parts import Parts, TorchParts
 from weir_worker.models.rope import RotaryTable
 from weir_worker.models.weights import Weights
 
@@ -26,11 +25,14 @@ class LlamaModel:
         device: torch.device,
         dtype: torch.dtype,
         attention: AttentionName = "auto",
+        parts: Parts | None = None,
     ) -> None:
+        parts = parts or TorchParts()
+        self._parts = parts
         self._config = config
         self._device = device
         self._dtype = dtype
-        self._attention = make_attention(
+        self._attention = parts.attention(
             attention,
             device,
             num_heads=config.num_heads,
@@ -38,11 +40,13 @@ class LlamaModel:
             head_dim=config.head_dim,
         )
         self._embedding = weights.take("model.embed_tokens.weight")
-        self._layers = [LlamaLayer(config, weights, index) for index in range(config.num_layers)]
+        self._layers = [
+            LlamaLayer(config, weights, index, parts) for index in range(config.num_layers)
+        ]
         gain = weights.take("model.norm.weight") + config.member.gain_offset
-        self._norm = RmsNorm(gain, config.hidden_size, config.rms_norm_eps)
+        self._norm = parts.norm(gain, config.hidden_size, config.rms_norm_eps)
         tied = config.tie_word_embeddings or "lm_head.weight" not in weights
-        self._head = make_linear(self._embedding if tied else weights.take("lm_head.weight"))
+        self._head = parts.head(self._embedding if tied else weights.take("lm_head.weight"))
         self._rotary = {
             rope: RotaryTable(rope, config.head_dim, config.max_context, device, dtype)
             for rope in {kind.rope for kind in config.layers}
@@ -71,7 +75,7 @@ class LlamaModel:
             InvalidField: a number is not positive.
         """
         self._cache = None  # frees the old one before the new one is made
-        self._cache = PagedKvCache(
+        self._cache = self._parts.cache(
             num_layers=self._config.num_layers,
             num_blocks=num_blocks,
             block_size=block_size,

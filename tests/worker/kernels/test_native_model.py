@@ -1,0 +1,85 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.default_model import default_model_folder
+from tests.tiny_llama import write_tiny_llama
+from tests.worker.numerics.support import chunked, forward, made_up_tokens
+from weir_core.errors import InvalidField
+from weir_worker.kernels.choice import load_kernels
+from weir_worker.kernels.library import Kernels
+from weir_worker.models.loader import load_model
+from weir_worker.models.self_test import batch_invariance
+
+_LLAMA31 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_MEMBERS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama 3.1": {"rope_scaling": _LLAMA31},
+    "mistral, window": {"model_type": "mistral", "sliding_window": 40},
+    "qwen2, biases": {"model_type": "qwen2"},
+    "qwen3, head norms": {"model_type": "qwen3"},
+}
+
+
+@pytest.mark.parametrize("member", _MEMBERS)
+def test_agrees_with_torch_and_is_batch_invariant(
+    kernels: Kernels, tmp_path: Path, member: str
+) -> None:
+    folder = write_tiny_llama(tmp_path, overrides=_MEMBERS[member])
+    native, plain = load_model(folder, kernels=kernels), load_model(folder)
+    assert native.attention_backend == "native"
+    assert batch_invariance(native)
+    tokens, table = made_up_tokens(150, 320), [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
+    for model in (native, plain):
+        model.allocate_kv(10, 16)
+    whole = forward(native, [(tokens, 0, 150, table)])
+    assert torch.allclose(whole, forward(plain, [(tokens, 0, 150, table)]), atol=1e-3)
+    for chunk in (1, 7, 64):
+        assert torch.equal(chunked(native, tokens, chunk, table), whole)
+
+
+def test_another_attention_may_be_chosen(kernels: Kernels, tmp_path: Path) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=kernels, attention="tiled")
+    assert model.attention_backend == "tiled"
+    assert batch_invariance(model)
+
+
+def test_sizes_that_the_kernels_do_not_know_are_torchs(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_tiny_llama(tmp_path, overrides={"intermediate_size": 120})
+    model = load_model(folder, kernels=kernels)
+    assert model.attention_backend == "tiled"
+    assert [record.getMessage() for record in caplog.records] == [
+        "computing without compiled kernels: intermediate_size is 120, not a multiple of 16"
+    ]
+
+
+def test_a_block_size_that_the_kernels_do_not_know_is_refused(
+    kernels: Kernels, tmp_path: Path
+) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=kernels)
+    with pytest.raises(InvalidField, match="block_size is 24"):
+        model.allocate_kv(4, 24)
+
+
+@pytest.mark.model
+def test_smollm2_draws_the_same_tokens_as_with_torch() -> None:
+    native = load_model(default_model_folder(), kernels=load_kernels("auto"))
+    plain = load_model(default_model_folder())
+    tokens, table = made_up_tokens(70, 40_000), range(5)
+    for model in (native, plain):
+        model.allocate_kv(5, 16)
+    logits = forward(native, [(tokens, 0, 70, table)])
+    expected = forward(plain, [(tokens, 0, 70, table)])
+    assert torch.allclose(logits, expected, atol=2e-3)
+    assert torch.equal(logits.argmax(1), expected.argmax(1))
+    assert torch.equal(chunked(native, tokens, 31, table), logits)
