@@ -348,6 +348,25 @@ def test_case_25_kthena_924_a_session_whose_worker_is_full_goes_elsewhere() -> N
     assert len(placed(bench)) == 2
 
 
+def test_a_worker_that_comes_back_tells_its_prefixes_anew() -> None:
+    """What it removed while the connection was down, the scheduler was not told."""
+    bench = Bench()
+    chain = tuple(number.to_bytes(32, "big") for number in range(4))
+    for number in range(2):
+        bench.worker(f"w{number}")
+    bench.scheduler.worker_report(
+        "w0", WorkerReport(WorkerLoad(free_kv_blocks=100), prefix_blocks_added=chain)
+    )
+    bench.worker("w0")
+    bench.scheduler.worker_report(
+        "w1", WorkerReport(WorkerLoad(free_kv_blocks=100), prefix_blocks_added=chain)
+    )
+    for number in range(6):
+        bench.enqueue(f"r{number}", prompt_tokens=300, max_new_tokens=1, prefix_hashes=chain)
+        bench.end(bench.out.dispatches[-1])
+    assert placed(bench) == {"w1": 6}
+
+
 def test_case_23_aibrix_842_a_hot_prefix_does_not_make_a_hot_worker() -> None:
     """Every prompt begins alike and one worker has it cached: the load still spreads."""
     bench = Bench()

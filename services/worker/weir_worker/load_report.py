@@ -6,6 +6,7 @@ from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
 from weir_core.clock import Clock
 from weir_worker.device import Device, DeviceUse
 from weir_worker.engine.client import EngineClient
+from weir_worker.engine.events import StepOutput, TenantKv
 
 DEVICE_INTERVAL_US = 500_000
 
@@ -25,9 +26,15 @@ class LoadReport:
         self._clock = clock
         self._used: DeviceUse | None = None
         self._used_us = 0
+        self._tenants: list[TenantKv] = []
 
-    def read(self) -> WorkerLoad:
-        """The load of now."""
+    def on_output(self, output: StepOutput) -> None:
+        """Takes the tenants' blocks, which come twice a second."""
+        if output.tenants is not None:
+            self._tenants = output.tenants
+
+    def read(self, *, tenants: bool = False) -> WorkerLoad:
+        """The load of now; with that of the `tenants` that have most, if asked for."""
         load = WorkerLoad(step_age=_duration(round(self._engine.health.age_s * 1e6)))
         load.report_time.FromMicroseconds(self._clock.now_us())
         self._read_engine(load)
@@ -35,6 +42,13 @@ class LoadReport:
         load.device_utilisation_millis = use.utilisation_millis
         load.device_memory_used_bytes = use.memory_used
         load.device_memory_total_bytes = use.memory_total
+        for one in self._tenants if tenants else ():
+            load.tenants.add(
+                tenant_id=one.tenant,
+                running_blocks=one.running,
+                pinned_blocks=one.pinned,
+                cached_blocks=one.cached,
+            )
         return load
 
     def _device_use(self) -> DeviceUse:
@@ -54,6 +68,8 @@ class LoadReport:
             load.free_kv_blocks = ready.num_blocks
         load.cached_kv_blocks = gauges.cached_blocks
         load.held_kv_blocks = gauges.held_blocks
+        load.pinned_kv_blocks = gauges.pinned_blocks
+        load.stranded_kv_tokens = gauges.stranded_tokens
         load.running_requests = gauges.running
         load.waiting_requests = gauges.waiting
         load.pending_prefill_tokens = gauges.pending_prefill_tokens

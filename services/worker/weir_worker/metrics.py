@@ -26,7 +26,11 @@ _DECODE_MS = (
 
 # Engine counters: name, text, attribute of `Counters`.
 _COUNTERS = (
-    ("kv_cache_evictions", "Findable KV blocks that were reused", "evictions"),
+    (
+        "kv_cache_evictions",
+        "Findable KV blocks that were given up, for reuse or by age",
+        "evictions",
+    ),
     ("kv_cache_prefix_queries", "Tokens looked up in the tenants' prefixes", "prefix_queries"),
     ("kv_cache_prefix_hits", "Of these, tokens found", "prefix_hits"),
     ("kv_cache_session_queries", "Tokens looked up in sessions", "session_queries"),
@@ -149,13 +153,20 @@ class WorkerMetrics(Collector):
     def _gauges(self) -> Iterator[Metric]:
         load, health = self._engine.load, self._engine.health
         yield GaugeMetricFamily(
-            "kv_cache_bytes_used", "KV memory that requests hold, bytes", self._bytes_used()
+            "kv_cache_bytes_used",
+            "KV memory that requests and sessions hold, bytes",
+            self._bytes_used(),
         )
         yield _by_label(
             "weir_worker_kv_blocks",
             "KV blocks: free, cached (findable, unreferenced) or held",
             "state",
             {"free": load.free_blocks, "cached": load.cached_blocks, "held": load.held_blocks},
+        )
+        yield GaugeMetricFamily(
+            "weir_worker_kv_pinned_blocks",
+            "Held KV blocks that sessions alone keep; they yield to requests",
+            load.pinned_blocks,
         )
         yield _by_label(
             "weir_worker_requests",

@@ -138,6 +138,11 @@ class SchedulerLink:
             finished=self._ended.take(),
             draining=self._attempts.draining,
         )
+        added, removed = self._worker.prefixes.take()
+        report.prefix_blocks_added.extend(added)
+        report.prefix_blocks_removed.extend(removed)
+        if self._worker.prefixes.pending:
+            self._changed.set()
         try:
             self._stream.put_control(ConnectWorkerRequest(report=report))
         except WeirError:
@@ -146,6 +151,7 @@ class SchedulerLink:
 
     def _on_connect(self, writer: FramedWriter[ConnectWorkerRequest, ConnectWorkerRequest]) -> None:
         self._ended.tell_again()
+        self._worker.prefixes.tell_again()
         running = [attempt_of(attempt.key) for attempt in self._attempts.running()]
         registration = self._worker.identity.registration(running)
         writer.put_control(ConnectWorkerRequest(registration=registration))

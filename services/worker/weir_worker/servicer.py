@@ -121,7 +121,7 @@ class WorkerServicer(WorkerServiceServicer):
         self, request: GetLoadRequest, context: _Context
     ) -> GetLoadResponse:
         """See the contract."""
-        return GetLoadResponse(load=self._load.read())
+        return GetLoadResponse(load=self._load.read(tenants=True))
 
     async def GetModelInfo(  # noqa: N802
         self, request: GetModelInfoRequest, context: _Context

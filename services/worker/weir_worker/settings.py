@@ -83,9 +83,31 @@ class WorkerSettings(ServiceSettings):
     max_prefill_chunk: int = Field(
         0, ge=0, description="most tokens of one prompt in a step; 0: max_step_tokens"
     )
+    max_step_context_tokens: int = Field(
+        0,
+        ge=0,
+        description="tokens of context that the decodes of a step read, the rest wait a step; "
+        "0: 8192 for each of max_running",
+    )
+    max_step_ms: float = Field(
+        0,
+        ge=0,
+        description="predicted time that prefill may stretch a step with decodes to; 0: twice "
+        "that of the decodes alone",
+    )
+    cache_ttl_s: float = Field(
+        3600, ge=0, description="age at which an unused cached KV block is given up; 0: none"
+    )
     watermark: float = Field(0.01, ge=0, lt=1, description="part of the KV blocks left for growth")
     threads: int = Field(0, ge=0, description="compute threads; 0: torch's default")
     device: str = Field("auto", description="`auto`, `cpu` or a torch device such as `cuda:0`")
+    device_memory_share: float = Field(
+        0,
+        ge=0,
+        le=1,
+        description="part of a GPU's memory that this worker may use, so that several share it; "
+        "0: no bound",
+    )
     attention_backend: str = Field("auto", description="`auto`, or the name of one")
     kernels: Literal["auto", "off", "required"] = Field(
         "auto",
@@ -137,7 +159,7 @@ class WorkerSettings(ServiceSettings):
         """What the engine process is started with. Raises InvalidField."""
         return EngineConfig(
             model=self.model,
-            model_name=self._versioned_name(),
+            model_name=self.model_name,
             block_size=self.block_size,
             num_blocks=self.num_blocks,
             kv_memory_bytes=self.kv_memory_bytes,
@@ -150,10 +172,9 @@ class WorkerSettings(ServiceSettings):
             device=self.device,
             attention_backend=self.attention_backend,
             kernels=self.kernels,
+            cache_ttl_s=self.cache_ttl_s,
+            max_step_context_tokens=self.max_step_context_tokens,
+            max_step_ms=self.max_step_ms,
+            device_memory_share=self.device_memory_share,
             null_step_us=self.null_step_us,
         )
-
-    def _versioned_name(self) -> str:
-        if not self.model_name or not self.model_version:
-            return self.model_name
-        return f"{self.model_name}@{self.model_version}"

@@ -19,6 +19,7 @@ from weir_worker.grant_check import GrantCheck
 from weir_worker.identity import WorkerIdentity, identify
 from weir_worker.load_report import LoadReport
 from weir_worker.metrics import WorkerMetrics
+from weir_worker.prefix_report import PrefixReport
 from weir_worker.request_traces import RequestTraces
 from weir_worker.settings import WorkerSettings
 from weir_worker.start_check import ServedModel, StartCheck
@@ -38,6 +39,7 @@ class Worker:
         streams: open `Execute` streams.
         drain: begins and ends drains.
         load: gauges for reports.
+        prefixes: what the cache holds, for reports.
         metrics: of the process.
     """
 
@@ -48,10 +50,13 @@ class Worker:
     streams: ExecuteStreams
     drain: Drain
     load: LoadReport
+    prefixes: PrefixReport
     metrics: WorkerMetrics
 
     def on_output(self, output: StepOutput) -> None:
         """Passes the news of one step of the engine on."""
+        self.prefixes.on_output(output)
+        self.load.on_output(output)
         self.attempts.on_step(output)
         self.metrics.on_step(output)
 
@@ -111,6 +116,7 @@ def assemble(
         streams=streams,
         drain=Drain(attempts, on_change=on_drain_change, on_left=on_left),
         load=LoadReport(engine, device, clock),
+        prefixes=PrefixReport(),
         metrics=metrics,
     )
 

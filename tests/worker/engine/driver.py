@@ -56,6 +56,9 @@ class Driver:
         max_running: int = 16,
         max_prefill_chunk: int = 0,
         watermark_blocks: int = 0,
+        max_step_context_tokens: int = 0,
+        max_step_us: int = 0,
+        cache_ttl_us: int = 0,
         max_context: int = 4096,
         eos: tuple[int, ...] = (),
         runner: StepRunner | None = None,
@@ -65,8 +68,15 @@ class Driver:
     ) -> None:
         self.clock = ManualClock()
         self.fake = PagedFake(num_blocks, block_size)
-        self.kv = KvManager(num_blocks, block_size, verify_tokens=True)
-        self.limits = StepLimits(max_step_tokens, max_running, max_prefill_chunk, watermark_blocks)
+        self.kv = KvManager(num_blocks, block_size, cache_ttl_us=cache_ttl_us, verify_tokens=True)
+        self.limits = StepLimits(
+            max_step_tokens,
+            max_running,
+            max_prefill_chunk,
+            watermark_blocks,
+            max_step_context_tokens,
+            max_step_us,
+        )
         self.engine = Engine(
             ServedModel("fake", vocab, max_context, eos),
             runner or self.fake,

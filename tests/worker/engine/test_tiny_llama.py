@@ -139,6 +139,35 @@ def test_same_text_when_memory_runs_out(
     assert driver.outputs[-1].load.counters.preemptions > 0
 
 
+def test_another_tenant_with_the_same_prompts_changes_no_bit(model: LlamaModel) -> None:
+    """Neither what is computed for a tenant, nor what comes of it, to the last bit of logits."""
+
+    def told(crowded: bool) -> dict[str, object]:
+        driver = driver_of(model)
+        sampling = SamplingParams(temperature=0.0, logprobs=4)
+        for turn in range(2):
+            for index in range(6):
+                fields = {"sampling": sampling, "tenant_prefix_tokens": len(prompt(index)) // 2}
+                for tenant in ("spy", "acme") if crowded else ("acme",):
+                    name = f"{tenant}{turn}{index}"
+                    driver.submit(name, prompt(index), 6, tenant=tenant, **fields)
+            driver.run()
+        heard: dict[str, object] = {}
+        for output in driver.outputs:
+            for delta in output.deltas:
+                if delta.request_id.startswith("acme"):
+                    key = f"{delta.request_id}/{len(heard)}"
+                    heard[key] = delta.token_ids, delta.logprobs
+        usages = {
+            name: driver.terminal(name).usage
+            for name, _ in driver.records
+            if name.startswith("acme")
+        }
+        return {"heard": sorted(map(repr, heard.values())), "usages": usages}
+
+    assert told(crowded=True) == told(crowded=False)
+
+
 def test_seeded_text_is_the_same_alone_and_in_a_batch(model: LlamaModel) -> None:
     def answers(indices: list[int]) -> list[list[int]]:
         driver = driver_of(model)

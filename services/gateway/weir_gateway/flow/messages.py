@@ -6,6 +6,7 @@ from weir.common.v1.lifecycle_pb2 import TraceContext
 from weir.scheduler.v1.scheduler_service_pb2 import Dispatched, Enqueue
 from weir.worker.v1.worker_service_pb2 import GenerationSpec, StartAttempt
 from weir_gateway.flow.request_facts import RequestFacts
+from weir_gateway.intake.kv_use import kv_policy_of, placement_hashes
 from weir_gateway.intake.prepared_request import PreparedRequest
 
 
@@ -37,6 +38,7 @@ def enqueue_message(
         attempts=facts.attempt,
         excluded_workers=sorted(facts.excluded),
         mode=prepared.mode,
+        prefix_hashes=placement_hashes(prepared),
     )
     setattr(message, "class", prepared.request_class)
     return message
@@ -68,6 +70,7 @@ def start_message(
             arrival_time=timestamp(facts.accepted_us),
             model=prepared.subject.model,
             tokenizer_fingerprint=prepared.fingerprint,
+            kv=kv_policy_of(prepared.caller.policy.kv),
             grammar=None if output_format is None else output_format.to_message(),
         ),
     )

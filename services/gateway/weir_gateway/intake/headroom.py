@@ -29,6 +29,10 @@ def default_max_new_tokens(
         room = _room(limit, prompt_tokens)
         if room is not None:
             most = min(most, room // choices)
+    quota = caller.policy.kv.max_tokens
+    if quota:
+        # The last token is sampled and needs no place.
+        most = min(most, quota + 1 - prompt_tokens)
     return max(1, most)
 
 

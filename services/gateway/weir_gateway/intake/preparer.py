@@ -20,6 +20,7 @@ from weir_gateway.intake.checks import (
 )
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
+from weir_gateway.intake.kv_use import check_kv_quota
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.intake.routing import resolve_model, resolve_version
 from weir_gateway.text.model_text import ModelText, Prompt
@@ -63,6 +64,8 @@ class Preparer:
             check_told_prompt(request, len(prompt.token_ids))
         if request.sampling.min_tokens:
             check_min_tokens(request, most)
+        names = request.names
+        check_kv_quota(caller.policy.kv, len(prompt.token_ids), most, names.max_new_tokens)
         return _assembled(caller, request, model, version, parameters, text, prompt, most)
 
     async def tokenize(self, caller: Caller, request: GenerationRequest) -> tuple[Prompt, int]:

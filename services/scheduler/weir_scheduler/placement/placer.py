@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+from weir_core.prefix_hash import PREFIX_GRANULARITY
 from weir_scheduler.placement.candidate import Candidate
 from weir_scheduler.placement.fit import blocked_by, never_fits
 from weir_scheduler.placement.placement import Blocked, Placed, Placement, Stranded, TooLarge
@@ -11,9 +12,6 @@ from weir_scheduler.placement.scorer import LeastCost, Scorer
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.workers.worker_view import WorkerView
-
-PREFIX_GRANULARITY = 64
-"""Tokens per hash of a request's prefix chain."""
 
 
 class Placer:

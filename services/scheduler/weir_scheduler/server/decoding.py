@@ -161,6 +161,7 @@ def _load(message: report_wire.WorkerLoad) -> WorkerLoad:
         free_kv_blocks=message.free_kv_blocks,
         cached_kv_blocks=message.cached_kv_blocks,
         held_kv_blocks=message.held_kv_blocks,
+        pinned_kv_blocks=message.pinned_kv_blocks,
         running_requests=message.running_requests,
         waiting_requests=message.waiting_requests,
         pending_prefill_tokens=message.pending_prefill_tokens,

@@ -156,6 +156,7 @@ def _load(load: WorkerLoad) -> report_wire.WorkerLoad:
         free_kv_blocks=load.free_kv_blocks,
         cached_kv_blocks=load.cached_kv_blocks,
         held_kv_blocks=load.held_kv_blocks,
+        pinned_kv_blocks=load.pinned_kv_blocks,
         running_requests=load.running_requests,
         waiting_requests=load.waiting_requests,
         pending_prefill_tokens=load.pending_prefill_tokens,

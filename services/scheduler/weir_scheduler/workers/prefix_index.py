@@ -30,6 +30,10 @@ class PrefixIndex:
         for digest in hashes:
             self._hashes.pop(digest, None)
 
+    def clear(self) -> None:
+        """Nothing is known of the cache any more."""
+        self._hashes.clear()
+
     def leading(self, chain: Sequence[bytes]) -> int:
         """How many blocks of a chain are there, from its first on."""
         count = 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
+from weir_core.prefix_hash import PREFIX_GRANULARITY
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.rules.rules import WorkerRules
 from weir_scheduler.workers.attempt_key import AttemptKey
@@ -38,7 +39,8 @@ class Worker:
         self.rules = rules
         self.load = WorkerLoad(free_kv_blocks=info.total_kv_blocks)
         self.breaker = Breaker()
-        self.prefixes = PrefixIndex(info.total_kv_blocks + _PREFIX_SLACK)
+        names_each = -(-info.block_size // PREFIX_GRANULARITY)
+        self.prefixes = PrefixIndex(info.total_kv_blocks * names_each + _PREFIX_SLACK)
         self.pending: dict[AttemptKey, Holding] = {}
         self.reported: dict[AttemptKey, Holding] = {}
         self.last_frame_us = now_us
@@ -117,6 +119,8 @@ class Worker:
         self.connected, self.lost, self.frozen = True, False, False
         self._view = None
         self.drain_reported = False
+        # What was removed while it was away, was not told; it tells everything again.
+        self.prefixes.clear()
         self.last_frame_us = now_us
 
     def assume_running(self, keys: Iterable[AttemptKey]) -> None:
@@ -155,7 +159,9 @@ class Worker:
         return known
 
     def _new_view(self, takes_work: bool, static_batch: RequestClass | None) -> WorkerView:
-        free = self.load.free_kv_blocks + self.load.cached_kv_blocks
+        load = self.load
+        # Cached and pinned blocks yield to requests.
+        free = load.free_kv_blocks + load.cached_kv_blocks + load.pinned_kv_blocks
         return WorkerView(
             info=self.info,
             rules=self.rules,

@@ -45,6 +45,7 @@ class WorkerLoad:
     free_kv_blocks: int = 0
     cached_kv_blocks: int = 0
     held_kv_blocks: int = 0
+    pinned_kv_blocks: int = 0
     running_requests: int = 0
     waiting_requests: int = 0
     pending_prefill_tokens: int = 0

@@ -18,7 +18,7 @@ class WorkerView:
         takes_work: registered, reporting, stepping, not draining, breaker closed or probing.
         requests: attempts on it, dispatched ones included.
         cost: their summed estimated cost, tokens.
-        free_kv_blocks: free or cached blocks, less those that its attempts will still take.
+        free_kv_blocks: free, cached or pinned blocks, less those that its attempts will still take.
         static_batch: class of the batch that a static worker is gathering in this pass of the
             dispatcher; None when it gathers none.
         prefixes: blocks that its cache holds; read only.

@@ -17,7 +17,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model: a model folder in Hugging Face form, or `null` for the model that computes
             nothing and serves to measure everything else.
-        model_name: name and version under which it is served; empty: the folder's name.
+        model_name: public name, by which prefixes are named too; empty: the folder's.
         block_size: tokens of a KV block.
         num_blocks: KV blocks; None: as many as `kv_memory_bytes` holds.
         kv_memory_bytes: memory of the KV cache; no more is taken than `max_running`
@@ -31,6 +31,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         device: `auto`, `cpu` or a torch device such as `cuda:0`.
         attention_backend: `auto`, or the name of one.
         kernels: compiled kernels on CPU: `auto` (where they can be had), `off` or `required`.
+        cache_ttl_s: age at which a cached KV block is given up; 0: none.
+        max_step_context_tokens: tokens of context that the decodes of a step read; 0: 8,192 for
+            each of `max_running`.
+        max_step_ms: predicted time that prefill may stretch a step with decodes to; 0: twice
+            that of the decodes alone.
+        device_memory_share: part of a GPU's memory that this process may use; 0: no bound.
         null_step_us: duration of a step of the null model.
         verify_kv_tokens: compare the tokens of every prefix hit (debugging).
 
@@ -52,6 +58,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "auto"
     attention_backend: str = "auto"
     kernels: Literal["auto", "off", "required"] = "auto"
+    cache_ttl_s: float = 3600.0
+    max_step_context_tokens: int = 0
+    max_step_ms: float = 0.0
+    device_memory_share: float = 0.0
     null_step_us: int = 0
     verify_kv_tokens: bool = False
 
@@ -68,6 +78,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidField("threads", self.threads, "0 (torch's default) or more")
         if self.kernels not in _KERNELS:
             raise InvalidField("kernels", self.kernels, "one of " + ", ".join(_KERNELS))
+        if not 0.0 <= self.device_memory_share <= 1.0:
+            bound = "0 (no bound), or above 0 to 1"
+            raise InvalidField("device_memory_share", self.device_memory_share, bound)
+        if self.cache_ttl_s < 0:
+            raise InvalidField("cache_ttl_s", self.cache_ttl_s, "0 (no end) or more")
         if self.null_step_us < 0:
             raise InvalidField("null_step_us", self.null_step_us, "0 or more")
 

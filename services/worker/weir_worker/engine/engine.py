@@ -226,7 +226,9 @@ class Engine:
             for sequence in plan.sequences:
                 self._finish(sequence, FinishReason.ERROR, failure, discard=True)
             return
-        self._news.computed(plan, self._clock.monotonic_us() - began_us)
+        run_us = self._clock.monotonic_us() - began_us
+        self.planner.cost.observe(plan.shape(), run_us)
+        self._news.computed(plan, run_us)
         plan.note_chunks(start_us, self._clock.now_us())
         self._absorb(plan, samples)
 

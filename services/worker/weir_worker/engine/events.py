@@ -147,7 +147,7 @@ class StepOutput(msgspec.Struct, tag="step", array_like=True):
         progress: every attempt, now and then; else empty.
         prefixes_added, prefixes_removed: names of prefixes that became findable, and that no
             longer are, since the last frame.
-        tenants: those with most KV blocks, with progress; else empty.
+        tenants: those with most KV blocks, with progress; else None.
     """
 
     deltas: list[Delta]
@@ -157,7 +157,7 @@ class StepOutput(msgspec.Struct, tag="step", array_like=True):
     load: Load
     prefixes_added: list[bytes] = []
     prefixes_removed: list[bytes] = []
-    tenants: list[TenantKv] = []
+    tenants: list[TenantKv] | None = None
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True, array_like=True, kw_only=True):

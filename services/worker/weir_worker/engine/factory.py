@@ -36,6 +36,8 @@ def build_engine(config: EngineConfig) -> StartedEngine:
         max_running=config.max_running,
         max_prefill_chunk=config.max_prefill_chunk,
         watermark_blocks=int(num_blocks * config.watermark),
+        max_step_context_tokens=config.max_step_context_tokens,
+        max_step_us=round(config.max_step_ms * 1000),
     )
     runtime.allocate(num_blocks, config.block_size)
     model = ServedModel(
@@ -48,7 +50,12 @@ def build_engine(config: EngineConfig) -> StartedEngine:
     engine = Engine(
         model,
         runtime.runner,
-        KvManager(num_blocks, config.block_size, verify_tokens=config.verify_kv_tokens),
+        KvManager(
+            num_blocks,
+            config.block_size,
+            cache_ttl_us=round(config.cache_ttl_s * 1e6),
+            verify_tokens=config.verify_kv_tokens,
+        ),
         detokenizer_factory(folder.load_tokenizer()),
         limits,
         SystemClock(),

@@ -127,7 +127,7 @@ class News:
         if started_us is not None:
             self._step_us = now_us - started_us
         progress: list[Progress] = []
-        tenants: list[TenantKv] = []
+        tenants: list[TenantKv] | None = None
         if now_us >= self._progress_due_us:
             self._progress_due_us = now_us + PROGRESS_INTERVAL_US
             progress, tenants = self._take_progress(), self._take_tenants()

@@ -4,9 +4,11 @@ Decodes first, then several partial prefills, after Sarathi-Serve (OSDI 2024); p
 recompute as in vLLM.
 """
 
+from weir_worker.engine.decode_turns import DecodeTurns
 from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.prefill_shares import prefill_shares
 from weir_worker.engine.sequence import Sequence, Status
+from weir_worker.engine.step_cost import StepCost, StepShape
 from weir_worker.engine.step_plan import StepPlan
 from weir_worker.engine.victims import choose_victim, choose_victim_of
 from weir_worker.engine.waiting import WaitingQueue
@@ -18,6 +20,13 @@ _SMALL_CHUNK = 16
 _SIDE_BY_SIDE = 4
 # The logits of a row are as wide as the vocabulary.
 _TOLD_CHUNK = 64
+# Beside decodes a step prefills so much, however dear it is: every prompt advances.
+LEAST_PREFILL = 16
+# And so much while nothing is known of its cost.
+_FIRST_PREFILL = 64
+# How much longer than its decodes alone a step may take.
+_STRETCH = 2.0
+_NEAR_ENOUGH = 8
 
 
 class StepPlanner:
@@ -28,6 +37,7 @@ class StepPlanner:
         waiting: the others.
         preemptions: total so far.
         now_us: start of the step that is planned, Unix microseconds, for the timelines.
+        cost: predicts the time of a step; whoever runs steps teaches it.
     """
 
     def __init__(self, kv: KvManager, limits: StepLimits) -> None:
@@ -36,6 +46,8 @@ class StepPlanner:
         self.waiting = WaitingQueue()
         self.preemptions = 0
         self.now_us = 0
+        self.cost = StepCost()
+        self._turns = DecodeTurns()
         self._prefilling: list[Sequence] = []
         self._kv = kv
         self._preempted = False
@@ -86,16 +98,15 @@ class StepPlanner:
         """Make room for every decode, admit what fits, and fill the step with prefill."""
         self._make_room()
         plan = StepPlan()
-        prefills = []
+        limits = self.limits
+        ready: list[Sequence] = []
+        prefills: list[Sequence] = []
         for sequence in self.running:
-            if sequence.remaining == 1:
-                plan.sequences.append(sequence)
-            else:
-                prefills.append(sequence)
-        del plan.sequences[self.limits.max_step_tokens :]
+            (ready if sequence.remaining == 1 else prefills).append(sequence)
+        plan.sequences = self._turns.pick(ready, limits.max_step_tokens, limits.step_context_tokens)
         plan.decodes = len(plan.sequences)
         plan.lengths = [1] * plan.decodes
-        budget = self.limits.max_step_tokens - plan.decodes
+        budget = limits.max_step_tokens - plan.decodes
         if not self._preempted:
             self._admit(prefills, budget)
         self._preempted = False
@@ -171,14 +182,46 @@ class StepPlanner:
 
     def _add_prefills(self, plan: StepPlan, prefills: list[Sequence], budget: int) -> None:
         self._prefilling = prefills
-        cap = self.limits.max_prefill_chunk or budget
-        wanted = [(sequence.tenant, _chunk(sequence, cap)) for sequence in prefills]
-        weights = {sequence.tenant: sequence.table.account.weight for sequence in prefills}
-        shares = prefill_shares(wanted, budget, weights)
+        shares = self._divide(prefills, budget)
+        if plan.decodes and sum(shares) > LEAST_PREFILL:
+            shares = self._shrink(plan, prefills, shares)
         for sequence, share in zip(prefills, shares, strict=True):
             if share > 0:
                 plan.sequences.append(sequence)
                 plan.lengths.append(share)
+
+    def _divide(self, prefills: list[Sequence], budget: int) -> list[int]:
+        cap = self.limits.max_prefill_chunk or budget
+        wanted = [(sequence.tenant, _chunk(sequence, cap)) for sequence in prefills]
+        weights = {sequence.tenant: sequence.table.account.weight for sequence in prefills}
+        return prefill_shares(wanted, budget, weights)
+
+    def _shrink(self, plan: StepPlan, prefills: list[Sequence], shares: list[int]) -> list[int]:
+        """Cut prefill until the step is predicted to keep its decodes waiting no longer.
+
+        A chunk late in a long prompt is dear, so it becomes shorter; it never falls below
+        `LEAST_PREFILL`. Nothing far larger than what ran before is believed.
+        """
+        decodes = plan.shape()
+        most_us = self.limits.max_step_us or _STRETCH * self.cost.predict_us(decodes)
+        low, high = LEAST_PREFILL, sum(shares)
+        known = max(_FIRST_PREFILL, 2 * self.cost.largest_prefill)
+        if high > known:
+            high = known
+            shares = self._divide(prefills, high)
+        if not most_us or self._predict_us(decodes, prefills, shares) <= most_us:
+            return shares
+        while high - low > _NEAR_ENOUGH:
+            middle = (low + high) // 2
+            if self._predict_us(decodes, prefills, self._divide(prefills, middle)) <= most_us:
+                low = middle
+            else:
+                high = middle
+        return self._divide(prefills, low)
+
+    def _predict_us(self, decodes: StepShape, prefills: list[Sequence], shares: list[int]) -> float:
+        starts = [sequence.computed for sequence in prefills]
+        return self.cost.predict_us(decodes.with_chunks(zip(starts, shares, strict=True)))
 
 
 def _exceed_quota(growing: list[Sequence]) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from weir_worker.engine.sequence import Sequence
+from weir_worker.engine.step_cost import StepShape
 from weir_worker.models.base import ForwardBatch, ToldRow
 from weir_worker.sampling import SamplingState
 
@@ -26,6 +27,12 @@ class StepPlan:
         first = self.decodes
         for sequence, length in zip(self.sequences[first:], self.lengths[first:], strict=True):
             sequence.timeline.chunk(start_us, end_us, length)
+
+    def shape(self) -> StepShape:
+        """Return how much it computes, as long as it has not been computed."""
+        pieces = list(zip((s.computed for s in self.sequences), self.lengths, strict=True))
+        decodes = [start + 1 for start, _ in pieces[: self.decodes]]
+        return StepShape.of(decodes, pieces[self.decodes :])
 
     def batch(self) -> tuple[ForwardBatch, list[SamplingState]]:
         """Return the model's input, and the sampling state of each row with logits."""

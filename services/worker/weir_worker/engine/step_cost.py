@@ -1,0 +1,89 @@
+"""How long a step will take, learned from those that ran."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from weir_worker.engine.linear_fit import LinearFit
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """What a step computes.
+
+    Attributes:
+        decodes: rows of sequences that decode.
+        decode_context: tokens that these rows read, each row all before it and itself.
+        prefills: rows of prompts.
+        prefill_context: tokens that these rows read.
+    """
+
+    decodes: int = 0
+    decode_context: int = 0
+    prefills: int = 0
+    prefill_context: int = 0
+
+    @classmethod
+    def of(cls, decodes: Iterable[int], chunks: Iterable[tuple[int, int]] = ()) -> "StepShape":
+        """Make it from the context of each decode, and (start, length) of each chunk."""
+        contexts = list(decodes)
+        pieces = [(start, length) for start, length in chunks if length]
+        return cls(
+            len(contexts),
+            sum(contexts),
+            sum(length for _, length in pieces),
+            sum(chunk_context(start, length) for start, length in pieces),
+        )
+
+    def with_chunks(self, chunks: Iterable[tuple[int, int]]) -> "StepShape":
+        """The same decodes with these (start, length) of prompts."""
+        prefill = StepShape.of((), chunks)
+        return StepShape(
+            self.decodes, self.decode_context, prefill.prefills, prefill.prefill_context
+        )
+
+
+def chunk_context(start: int, length: int) -> int:
+    """Tokens that the rows of a chunk read: each row all before it and itself."""
+    return length * start + length * (length + 1) // 2
+
+
+class StepCost:
+    """Time of a step, linear in its rows and in the context that they read.
+
+    Decodes are learned from steps without prefill, prefill from what it adds to them: each
+    keeps what it knows while the other runs alone. What was never seen costs nothing.
+
+    Attributes:
+        largest_prefill: most prefill rows of a step so far; far beyond it nothing is known.
+    """
+
+    def __init__(self) -> None:
+        self.largest_prefill = 0
+        self._decode = LinearFit(3)
+        self._prefill = LinearFit(3)
+
+    def observe(self, shape: StepShape, us: int) -> None:
+        """Learn from a step that took so many microseconds."""
+        if shape.prefills:
+            self.largest_prefill = max(self.largest_prefill, shape.prefills)
+            self._prefill.observe(_prefill_features(shape), us - self._decode_part(shape))
+        else:
+            self._decode.observe(_decode_features(shape), us)
+
+    def predict_us(self, shape: StepShape) -> float:
+        """Predict the time of a step, microseconds; 0 while nothing is known."""
+        if not shape.prefills:
+            return self._decode.predict(_decode_features(shape)) if shape.decodes else 0.0
+        return self._decode_part(shape) + self._prefill.predict(_prefill_features(shape))
+
+    def _decode_part(self, shape: StepShape) -> float:
+        """What decodes add to a step: its fixed part, reading the weights, is there anyway."""
+        return self._decode.predict((0.0, *_decode_features(shape)[1:]))
+
+
+def _decode_features(shape: StepShape) -> Sequence[float]:
+    return 1.0, shape.decodes / 64, shape.decode_context / 65_536
+
+
+def _prefill_features(shape: StepShape) -> Sequence[float]:
+    return 1.0, shape.prefills / 512, shape.prefill_context / 1_048_576
