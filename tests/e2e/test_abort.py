@@ -29,6 +29,7 @@ async def test_aborts_at_random_points_charge_exactly_what_ran(counting: Deploym
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 async def test_a_thousand_aborts_charge_exactly_what_ran(counting: Deployment) -> None:
     await _abort(counting, rounds=100, seed=random.randrange(10**6))
 

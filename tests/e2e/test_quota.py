@@ -14,8 +14,9 @@ from weir_client import AsyncClient, LimitExceeded
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-# Tokens that a worker may still make between the last one that fits and the abort.
-SLACK = 24
+# Tokens that a worker may still make between the last one that fits and the abort: half a second
+# of its steps, for a machine on which others have the processors.
+SLACK = 100
 
 
 async def stopped(stack: Deployment, tenant: str) -> tuple[list[Any], Any]:
@@ -38,15 +39,15 @@ async def stopped(stack: Deployment, tenant: str) -> tuple[list[Any], Any]:
     return chunks, caught.value.body
 
 
-async def row_of(stack: Deployment, tenant: str) -> Row:
-    """The only row of a tenant."""
+async def row_of(stack: Deployment, tenant: str, outcome: str = "quota_stopped") -> Row:
+    """The only row of a tenant, once it is there."""
 
     async def mine() -> list[Row]:
         return [row for row in await bill(stack) if row.tenant == tenant]
 
     (row,) = await until(mine, lambda rows: bool(rows), "a row")
     assert row.exact
-    assert row.outcome == "quota_stopped"
+    assert row.outcome == outcome
     return row
 
 
@@ -99,9 +100,10 @@ async def test_an_exhausted_budget_is_money_and_not_to_be_retried(counting: Depl
     )
     async with client:
         await client.completions.create(model=counting.model, prompt="x", max_tokens=50)
+        # The answer waits for its settlement only for so long: until then all of it is held.
+        row = await row_of(counting, "paying", "ok")
         with pytest.raises(openai.RateLimitError) as caught:
             await client.completions.create(model=counting.model, prompt="x", max_tokens=50)
-    (row,) = [row for row in await bill(counting) if row.tenant == "paying"]
     remaining = await left(counting, "paying", "budget")
     assert remaining == round(BUDGET * 10**9) - row.nanos
     body: Any = caught.value.body
