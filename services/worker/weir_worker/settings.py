@@ -101,6 +101,9 @@ class WorkerSettings(ServiceSettings):
     watermark: float = Field(0.01, ge=0, lt=1, description="part of the KV blocks left for growth")
     threads: int = Field(0, ge=0, description="compute threads; 0: torch's default")
     device: str = Field("auto", description="`auto`, `cpu` or a torch device such as `cuda:0`")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
+        "auto", description="of weights and KV cache; auto: bfloat16 on a GPU, float32 on CPU"
+    )
     device_memory_share: float = Field(
         0,
         ge=0,
@@ -109,11 +112,23 @@ class WorkerSettings(ServiceSettings):
         "0: no bound",
     )
     attention_backend: str = Field("auto", description="`auto`, or the name of one")
+    precision: Literal["auto", "fp32", "int8"] = Field(
+        "auto",
+        description="of linear layers on CPU: `auto` is int8 where a record proves the model's "
+        "quality, else fp32; `fp32`; `int8`",
+    )
     kernels: Literal["auto", "off", "required"] = Field(
         "auto",
         description="compiled kernels on CPU, made at the first start: `auto` where there is a "
         "compiler, else torch computes; `off`; `required`",
     )
+    cuda_graphs: bool = Field(
+        True, description="replay decode steps as CUDA graphs, where the attention backend can"
+    )
+    tensor_parallel_size: int = Field(
+        1, ge=1, le=64, description="GPUs of this machine that share the model"
+    )
+    pipeline_parallel_size: int = Field(1, ge=1, description="1; more is not built")
     null_step_us: int = Field(0, ge=0, description="duration of a step of the null model")
     engine_start_timeout_s: float = Field(300, gt=0, description="bound on loading the model")
     engine_timeout_s: float = Field(
@@ -170,8 +185,13 @@ class WorkerSettings(ServiceSettings):
             watermark=self.watermark,
             threads=self.threads,
             device=self.device,
+            dtype=self.dtype,
             attention_backend=self.attention_backend,
+            precision=self.precision,
             kernels=self.kernels,
+            cuda_graphs=self.cuda_graphs,
+            tensor_parallel_size=self.tensor_parallel_size,
+            pipeline_parallel_size=self.pipeline_parallel_size,
             cache_ttl_s=self.cache_ttl_s,
             max_step_context_tokens=self.max_step_context_tokens,
             max_step_ms=self.max_step_ms,

@@ -4,12 +4,13 @@ A backend looks at a step once and answers with a plan, which every layer then u
 depends on the step alone (masks, block lists, positions) is made once instead of per layer.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from weir_worker.attention.cache import PagedKvCache
 from weir_worker.attention.rows import StepRows
+from weir_worker.attention.tables import PagedTables
 from weir_worker.models.base import ForwardBatch
 
 
@@ -56,4 +57,13 @@ class AttentionBackend(Protocol):
 
     def plan(self, batch: ForwardBatch, cache: PagedKvCache) -> AttentionPlan:
         """Prepare a step over this cache."""
+        ...
+
+
+@runtime_checkable
+class DecodePlanner(AttentionBackend, Protocol):
+    """A backend whose decode steps can be recorded once and replayed with other contents."""
+
+    def decode_plan(self, rows: StepRows, tables: PagedTables) -> AttentionPlan:
+        """Plan for one row of every sequence, looking at no content of the tensors."""
         ...

@@ -8,7 +8,13 @@ from weir_core.errors import InvalidField
 
 NULL_MODEL = "null"
 _KERNELS = ("auto", "off", "required")
+_PRECISIONS = ("auto", "fp32", "int8")
 _BLOCK_SIZES = "16, 32, 64, 128 or 256"
+_DTYPES = ("auto", "bfloat16", "float16", "float32")
+_NO_PIPELINE = (
+    "1: pipeline parallel is not built; within a machine raise tensor_parallel_size, over "
+    "several start more workers"
+)
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +35,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         watermark: part of the blocks left free when a sequence joins others.
         threads: compute threads; 0: torch's default.
         device: `auto`, `cpu` or a torch device such as `cuda:0`.
+        dtype: of weights and KV cache on a GPU: `auto` (bfloat16), `bfloat16`, `float16` or
+            `float32`; on CPU `auto` or `float32`.
         attention_backend: `auto`, or the name of one.
+        precision: of linear layers on CPU: `auto` (8 bits where a record proves the quality),
+            `fp32` or `int8`.
         kernels: compiled kernels on CPU: `auto` (where they can be had), `off` or `required`.
+        cuda_graphs: replay decode steps as CUDA graphs, where the attention backend can.
+        tensor_parallel_size: devices of this machine that share the model.
+        pipeline_parallel_size: 1; more is not built.
         cache_ttl_s: age at which a cached KV block is given up; 0: none.
         max_step_context_tokens: tokens of context that the decodes of a step read; 0: 8,192 for
             each of `max_running`.
@@ -56,8 +69,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     watermark: float = 0.01
     threads: int = 0
     device: str = "auto"
+    dtype: str = "auto"
     attention_backend: str = "auto"
+    precision: Literal["auto", "fp32", "int8"] = "auto"
     kernels: Literal["auto", "off", "required"] = "auto"
+    cuda_graphs: bool = True
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
     cache_ttl_s: float = 3600.0
     max_step_context_tokens: int = 0
     max_step_ms: float = 0.0
@@ -76,6 +94,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidField("watermark", self.watermark, "from 0 to less than 1")
         if self.threads < 0:
             raise InvalidField("threads", self.threads, "0 (torch's default) or more")
+        if self.dtype not in _DTYPES:
+            raise InvalidField("dtype", self.dtype, "one of " + ", ".join(_DTYPES))
+        if not 1 <= self.tensor_parallel_size <= 64:
+            raise InvalidField("tensor_parallel_size", self.tensor_parallel_size, "from 1 to 64")
+        if self.pipeline_parallel_size != 1:
+            raise InvalidField("pipeline_parallel_size", self.pipeline_parallel_size, _NO_PIPELINE)
+        if self.precision not in _PRECISIONS:
+            raise InvalidField("precision", self.precision, "one of " + ", ".join(_PRECISIONS))
+        if self.precision == "int8" and self.tensor_parallel_size > 1:
+            bound = "auto or fp32: int8 is not built for a tensor_parallel_size above 1"
+            raise InvalidField("precision", self.precision, bound)
         if self.kernels not in _KERNELS:
             raise InvalidField("kernels", self.kernels, "one of " + ", ".join(_KERNELS))
         if not 0.0 <= self.device_memory_share <= 1.0:

@@ -3,6 +3,7 @@
 import dataclasses
 import heapq
 import logging
+from collections.abc import Callable
 from itertools import islice
 
 from weir_core.clock import Clock
@@ -21,12 +22,13 @@ from weir_worker.engine.intake import Intake, ServedModel
 from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.news import News
 from weir_worker.engine.planner import StepPlanner
-from weir_worker.engine.runner import StepRunner
+from weir_worker.engine.runner import OverlappingRunner, StepRunner
 from weir_worker.engine.sequence import Sequence, Status
 from weir_worker.engine.step_plan import StepPlan
 from weir_worker.grammars.compilations import Compilations, Compile
 from weir_worker.kv import KvManager, check_integrity
-from weir_worker.sampling import Grammar, Samples, TokenLogprobs
+from weir_worker.models.base import ForwardBatch
+from weir_worker.sampling import Grammar, Samples, SamplingState, TokenLogprobs
 from weir_worker.sampling.constraint import Constraint
 from weir_worker.text import DetokenizerFactory
 
@@ -37,6 +39,10 @@ _STALL_LIMIT = 3
 # A wait for a grammar, during which commands are not read.
 _COMPILE_WAIT_S = 0.005
 _DEADLINE_PASSED = "the deadline of the request passed"
+
+
+def _nothing() -> None:
+    """There is nothing to do meanwhile."""
 
 
 class Engine:
@@ -97,8 +103,16 @@ class Engine:
                 for submit in self._compilations.drop_all():
                     self._news.rejected(submit, failure)
 
-    def step(self) -> StepOutput:
-        """Compute one step and return everything that happened since the last output."""
+    @property
+    def overlaps(self) -> bool:
+        """Whether steps are computed elsewhere, so that other work costs them nothing."""
+        return isinstance(self._runner, OverlappingRunner)
+
+    def step(self, meanwhile: Callable[[], None] = _nothing) -> StepOutput:
+        """Compute one step and return everything that happened since the last output.
+
+        `meanwhile` is called once the step has been started, if it `overlaps`.
+        """
         started_us = self._clock.monotonic_us()
         try:
             self._expire(started_us)
@@ -109,7 +123,7 @@ class Engine:
             plan = self.planner.plan()
             if plan.sequences:
                 self._stalled_steps = 0
-                self._run(plan)
+                self._run(plan, meanwhile)
             elif self.planner.has_work():
                 self._watch_stall()
         except Exception:
@@ -209,14 +223,14 @@ class Engine:
             _, request_id, attempt = heapq.heappop(self._deadlines)
             self.apply(Abort(request_id, attempt, Reason.DEADLINE_EXCEEDED, _DEADLINE_PASSED))
 
-    def _run(self, plan: StepPlan) -> None:
+    def _run(self, plan: StepPlan, meanwhile: Callable[[], None]) -> None:
         start_us = self._clock.now_us()
         for sequence in plan.sequences[plan.decodes :]:
             sequence.prefill_start_us = sequence.prefill_start_us or start_us
         batch, states = plan.batch()
         began_us = self._clock.monotonic_us()
         try:
-            samples = self._runner.run(batch, states)
+            samples = self._compute(batch, states, meanwhile)
         except Exception as error:
             logger.exception("forward pass failed; the %d requests in it end", len(plan.sequences))
             self._news.counters.failed_steps += 1
@@ -231,6 +245,18 @@ class Engine:
         self._news.computed(plan, run_us)
         plan.note_chunks(start_us, self._clock.now_us())
         self._absorb(plan, samples)
+
+    def _compute(
+        self,
+        batch: ForwardBatch,
+        states: list[SamplingState],
+        meanwhile: Callable[[], None],
+    ) -> Samples:
+        if not isinstance(self._runner, OverlappingRunner):
+            return self._runner.run(batch, states)
+        pending = self._runner.start(batch, states)
+        meanwhile()
+        return pending.wait()
 
     def _absorb(self, plan: StepPlan, samples: Samples) -> None:
         """Note what a step computed; a block is published only now that its KV is written."""

@@ -1,7 +1,7 @@
 """The seam between the step loop and whatever makes tokens."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from weir_worker.models.base import ForwardBatch
 from weir_worker.sampling import Samples, SamplingState
@@ -19,4 +19,21 @@ class StepRunner(Protocol):
 
     def clear(self, blocks: Sequence[int]) -> None:
         """Overwrite the KV of blocks that may hold NaN with zeros."""
+        ...
+
+
+class PendingStep(Protocol):
+    """A step that was started."""
+
+    def wait(self) -> Samples:
+        """Wait for its tokens; raises what the step raised."""
+        ...
+
+
+@runtime_checkable
+class OverlappingRunner(StepRunner, Protocol):
+    """A runner whose steps are computed elsewhere, while the engine does other things."""
+
+    def start(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> PendingStep:
+        """Start what `run` does. The next step is started only when this was waited for."""
         ...

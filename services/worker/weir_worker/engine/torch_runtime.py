@@ -8,19 +8,23 @@ from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.model_folder import ModelFolder
 from weir_worker.attention import AttentionName
 from weir_worker.engine.config import EngineConfig
+from weir_worker.engine.cuda_runner import CudaRunner
+from weir_worker.engine.decode_graphs import DecodeGraphs
+from weir_worker.engine.decode_inputs import DecodeInputs
+from weir_worker.engine.graph_recorder import CudaGraphRecorder
 from weir_worker.engine.model_runner import ModelRunner
 from weir_worker.engine.runtime import Runtime
 from weir_worker.kernels.choice import Built, load_kernels
+from weir_worker.kernels.library import Kernels
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
+from weir_worker.parallel.model import ParallelModel, load_parallel_model
 
 _MIB = 1 << 20
 
 
-def torch_runtime(
-    config: EngineConfig, folder: ModelFolder, built: Built | None = None
-) -> Runtime:
+def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None = None) -> Runtime:
     """Load the weights and test the model on this processor.
 
     Args:
@@ -35,23 +39,78 @@ def torch_runtime(
         torch.set_num_threads(config.threads)
     device = _device(config.device)
     kernels = load_kernels(config.kernels, built) if device.type == "cpu" else None
-    model = load_model(
-        folder.path, device=str(device), attention=_attention(config), kernels=kernels
-    )
-    invariant = device.type == "cpu" and batch_invariance(model)
+    model = _load(config, folder, device, kernels)
+    alone = isinstance(model, LlamaModel)
+    runner = ModelRunner(model) if device.type == "cpu" else CudaRunner(model, device)
 
     def allocate(num_blocks: int, block_size: int) -> None:
-        _allocate(model, num_blocks, block_size)
+        # One more than are given out: rows that only fill up a recorded step write there.
+        _allocate(model, num_blocks + isinstance(runner, CudaRunner), block_size)
+        if isinstance(runner, CudaRunner) and isinstance(model, LlamaModel):
+            runner.use(_graphs(config, model, num_blocks, device))
 
     return Runtime(
-        runner=ModelRunner(model),
+        runner=runner,
         kv_bytes_per_token=model.config.kv_bytes_per_token,
         device=str(device),
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=_dtype_name(model),
         attention_backend=model.attention_backend,
-        batch_invariant=invariant,
+        batch_invariant=alone and device.type == "cpu" and batch_invariance(model),
         allocate=allocate,
     )
+
+
+def _load(
+    config: EngineConfig, folder: ModelFolder, device: torch.device, kernels: Kernels | None
+) -> LlamaModel | ParallelModel:
+    dtype, attention = _dtype(config.dtype, device), _attention(config)
+    if config.tensor_parallel_size == 1:
+        return load_model(
+            folder.path,
+            device=str(device),
+            dtype=dtype,
+            attention=attention,
+            block_size=config.block_size,
+            kernels=kernels,
+            precision=config.precision,
+        )
+    return load_parallel_model(
+        folder.path,
+        config.tensor_parallel_size,
+        device=device,
+        dtype=dtype,
+        attention=attention,
+        block_size=config.block_size,
+        threads=config.threads,
+    )
+
+
+def _graphs(
+    config: EngineConfig, model: LlamaModel, spare_block: int, device: torch.device
+) -> DecodeGraphs | None:
+    if not config.cuda_graphs or not model.plans_decodes:
+        return None
+    context = min(model.config.max_context, config.max_context or model.config.max_context)
+    most_blocks = -(-context // config.block_size)
+    rows = min(config.max_running, config.max_step_tokens)
+    inputs = DecodeInputs(rows, most_blocks, config.block_size, spare_block, device)
+    return DecodeGraphs(model, inputs, CudaGraphRecorder())
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if device.type == "cpu" and name != "float32":
+        bound = "auto or float32 on CPU, where half precision is a hundred times slower"
+        raise InvalidField("dtype", name, bound)
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _dtype_name(model: LlamaModel | ParallelModel) -> str:
+    if isinstance(model, LlamaModel) and model.int8_method is not None:
+        return "int8"
+    return str(model.dtype).removeprefix("torch.")
 
 
 def _device(name: str) -> torch.device:
@@ -74,7 +133,7 @@ def _attention(config: EngineConfig) -> AttentionName:
     raise InvalidField("attention_backend", name, "one of " + ", ".join(get_args(AttentionName)))
 
 
-def _allocate(model: LlamaModel, num_blocks: int, block_size: int) -> None:
+def _allocate(model: LlamaModel | ParallelModel, num_blocks: int, block_size: int) -> None:
     try:
         model.allocate_kv(num_blocks, block_size)
     except (RuntimeError, MemoryError) as error:

@@ -3,19 +3,26 @@
 from collections.abc import Sequence
 
 import torch
-from torch.nn import functional
 
 from weir_worker.attention import AttentionName, AttentionPlan, PagedKvCache
+from weir_worker.attention.base import DecodePlanner
+from weir_worker.attention.rows import StepRows
+from weir_worker.attention.tables import PagedTables
 from weir_worker.models.base import ForwardBatch
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.llama_layer import LlamaLayer
 from weir_worker.models.parts import Parts, TorchParts
 from weir_worker.models.rope import RotaryTable
 from weir_worker.models.weights import Weights
+from weir_worker.parallel.ranks import ALONE, Ranks
 
 
 class LlamaModel:
-    """See `CausalModel`. `forward` may be called after `allocate_kv`, by one thread at a time."""
+    """See `CausalModel`. `forward` may be called after `allocate_kv`, by one thread at a time.
+
+    Attributes:
+        int8_method: how the linear layers are rounded; None: they are not.
+    """
 
     def __init__(
         self,
@@ -25,11 +32,14 @@ class LlamaModel:
         device: torch.device,
         dtype: torch.dtype,
         attention: AttentionName = "auto",
+        block_size: int = 16,
+        ranks: Ranks = ALONE,
         parts: Parts | None = None,
     ) -> None:
         parts = parts or TorchParts()
-        self._parts = parts
         self._config = config
+        self._parts = parts
+        self._ranks = ranks
         self._device = device
         self._dtype = dtype
         self._attention = parts.attention(
@@ -38,20 +48,22 @@ class LlamaModel:
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
+            dtype=dtype,
+            block_size=block_size,
         )
         self._embedding = weights.take("model.embed_tokens.weight")
         self._layers = [
-            LlamaLayer(config, weights, index, parts) for index in range(config.num_layers)
+            LlamaLayer(config, weights, index, parts, ranks) for index in range(config.num_layers)
         ]
         gain = weights.take("model.norm.weight") + config.member.gain_offset
         self._norm = parts.norm(gain, config.hidden_size, config.rms_norm_eps)
-        tied = config.tie_word_embeddings or "lm_head.weight" not in weights
-        self._head = parts.head(self._embedding if tied else weights.take("lm_head.weight"))
+        self._head = weights.head(parts, tied=config.tie_word_embeddings)
         self._rotary = {
             rope: RotaryTable(rope, config.head_dim, config.max_context, device, dtype)
             for rope in {kind.rope for kind in config.layers}
         }
         self._cache: PagedKvCache | None = None
+        self.int8_method = parts.int8_method if weights.int8 else None
 
     @property
     def config(self) -> LlamaConfig:
@@ -99,12 +111,46 @@ class LlamaModel:
         plan = self._attention.plan(batch, cache)
         tokens = torch.tensor(batch.token_ids, dtype=torch.int64, device=self._device)
         wanted = torch.tensor(batch.logit_rows, dtype=torch.int64, device=self._device)
-        x = functional.embedding(plan.rows.arrange(tokens), self._embedding)
+        return self.compute(plan.rows.arrange(tokens), plan, plan.rows.locate(wanted))
+
+    @torch.inference_mode()
+    def compute(
+        self, tokens: torch.Tensor, plan: AttentionPlan, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """The part of `forward` that happens on the device alone.
+
+        Args:
+            tokens: int64 [rows], in the plan's order.
+            plan: of this model's attention backend.
+            wanted: int64, rows in the plan's order.
+
+        Returns:
+            Logits, fp32 [len(wanted), vocab_size].
+        """
+        if self._cache is None:
+            raise RuntimeError("a step before allocate_kv")
+        x = self._ranks.embedded(tokens, self._embedding)
         x.mul_(self._config.embedding_scale)
-        x = self._run_layers(x, plan, cache, plan.rows.locate(wanted))
-        if not len(batch.logit_rows):
+        x = self._run_layers(x, plan, self._cache, wanted)
+        if not len(wanted):
             return x.new_empty((0, self._config.vocab_size), dtype=torch.float32)
-        return self._head(self._norm(x)).float()
+        logits = self._head(self._norm(x)).float()
+        return self._ranks.joined(logits, self._config.vocab_size)
+
+    @property
+    def plans_decodes(self) -> bool:
+        """Whether the attention backend makes plans whose tensors may change later."""
+        return isinstance(self._attention, DecodePlanner)
+
+    def decode_plan(self, rows: StepRows, tables: PagedTables) -> AttentionPlan:
+        """A plan of one row a sequence over tensors whose contents may change later.
+
+        Raises:
+            TypeError: not `plans_decodes`.
+        """
+        if not isinstance(self._attention, DecodePlanner):
+            raise TypeError(f"attention {self._attention.name!r} makes no such plans")
+        return self._attention.decode_plan(rows, tables)
 
     def _run_layers(
         self, x: torch.Tensor, plan: AttentionPlan, cache: PagedKvCache, wanted: torch.Tensor

@@ -9,6 +9,7 @@ from weir_worker.models.family import GELU_TANH
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.parts import Norm, Parts
 from weir_worker.models.weights import Weights
+from weir_worker.parallel.ranks import ALONE, Ranks
 
 
 class LlamaLayer:
@@ -23,7 +24,10 @@ class LlamaLayer:
         weights: Weights,
         index: int,
         parts: Parts,
+        ranks: Ranks = ALONE,
     ) -> None:
+        """Take the layer's weights; `config` has the sizes of this rank's part."""
+        self._ranks = ranks
         self._parts = parts
         prefix = f"model.layers.{index}."
         attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
@@ -61,9 +65,9 @@ class LlamaLayer:
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """Add attention's output and then the MLP's to the residual stream `x`, in place."""
-        change = self._output(attended)
+        change = self._ranks.summed(self._output(attended))
         x.add_(change if self._after_attention is None else self._after_attention(change))
-        change = self._down(self._gated(self._gate_up(self._mlp_norm(x))))
+        change = self._ranks.summed(self._down(self._gated(self._gate_up(self._mlp_norm(x)))))
         return x.add_(change if self._after_mlp is None else self._after_mlp(change))
 
     def _gated(self, gate_up: torch.Tensor) -> torch.Tensor:

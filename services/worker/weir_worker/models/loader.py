@@ -12,7 +12,11 @@ from weir_worker.kernels.parts import NativeParts
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.parts import Parts, TorchParts
+from weir_worker.models.precision import Precision, uses_int8
+from weir_worker.models.rotated_weights import RotatedWeights
 from weir_worker.models.weights import Weights
+from weir_worker.parallel.ranks import ALONE, Ranks
+from weir_worker.parallel.shards import local_config
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +27,10 @@ def load_model(
     device: str = "cpu",
     dtype: torch.dtype | None = None,
     attention: AttentionName = "auto",
+    block_size: int = 16,
+    ranks: Ranks = ALONE,
     kernels: Kernels | None = None,
+    precision: Precision = "fp32",
 ) -> LlamaModel:
     """Load a folder of the Llama family in Hugging Face form.
 
@@ -33,24 +40,35 @@ def load_model(
         dtype: of weights and cache; by default float32 on CPU, where half precision is
             emulated and a hundred times slower, and bfloat16 elsewhere.
         attention: see `make_attention`.
+        block_size: tokens of a KV block, for which the attention backend is chosen.
+        ranks: of a tensor parallel model, this rank's part is loaded.
         kernels: compute what they can on CPU; None: torch does.
+        precision: of the linear layers on CPU, see `uses_int8`; elsewhere `dtype` is theirs.
 
     Raises:
         ModelFileError: a file is missing, damaged, or the model is of no supported kind.
-        WeirError: the attention backend's package is missing.
+        InvalidField: the model cannot be divided by the ranks, or has no 8-bit form.
+        WeirError: the attention backend cannot serve it there.
     """
     target = torch.device(device)
     if dtype is None:
         dtype = torch.float32 if target.type == "cpu" else torch.bfloat16
     config = LlamaConfig.from_folder(ModelFolder(path), kv_dtype_bytes=dtype.itemsize)
-    weights = Weights(path, config.layout, dtype, target)
+    local = local_config(config, ranks)
+    parts = _parts(local, kernels if dtype == torch.float32 and target.type == "cpu" else None)
+    int8 = uses_int8(precision, path, config, parts, target, ranks)
+    weights = (
+        RotatedWeights(path, config) if int8 else Weights(path, config.layout, dtype, target, ranks)
+    )
     return LlamaModel(
-        config,
+        local,
         weights,
         device=target,
         dtype=dtype,
         attention=attention,
-        parts=_parts(config, kernels if dtype == torch.float32 and target.type == "cpu" else None),
+        block_size=block_size,
+        ranks=ranks,
+        parts=parts,
     )
 
 

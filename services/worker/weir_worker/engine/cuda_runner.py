@@ -1,0 +1,99 @@
+"""Runs a torch model on a GPU, and leaves the engine free while the GPU works."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from weir_worker.engine.decode_graphs import DecodeGraphs
+from weir_worker.engine.model_runner import draw
+from weir_worker.engine.runner import PendingStep
+from weir_worker.models.base import CausalModel, ForwardBatch
+from weir_worker.sampling import Samples, SamplingState
+
+
+class CudaRunner:
+    """See `OverlappingRunner`.
+
+    A step in which every row takes its likeliest token is chosen on the GPU and copied to the
+    host behind the engine's back; any other is drawn when it is waited for.
+    """
+
+    def __init__(self, model: CausalModel, device: torch.device) -> None:
+        self._model = model
+        self._device = device
+        self._graphs: DecodeGraphs | None = None
+
+    def use(self, graphs: DecodeGraphs | None) -> None:
+        """From now on, compute decode steps by these recordings."""
+        self._graphs = graphs
+
+    def start(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> PendingStep:
+        """See `OverlappingRunner.start`."""
+        with torch.inference_mode():
+            if self._graphs is not None and self._graphs.takes(batch):
+                logits = self._graphs.forward(batch)
+            else:
+                logits = self._model.forward(batch)
+            if states and not batch.told and all(_takes_likeliest(state) for state in states):
+                return _LikeliestStep(logits, self._event)
+            return _DrawnStep(logits, batch, states)
+
+    def run(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> Samples:
+        """See `StepRunner.run`."""
+        return self.start(batch, states).wait()
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """See `StepRunner.clear`."""
+        self._model.clear_kv(blocks)
+
+    def _event(self) -> Callable[[], None]:
+        """Waits for what is queued now."""
+        if self._device.type != "cuda":
+            return lambda: None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event.synchronize
+
+
+class _LikeliestStep:
+    """Tokens on their way to the host."""
+
+    def __init__(self, logits: torch.Tensor, event: Callable[[], Callable[[], None]]) -> None:
+        peaks, tokens = logits.max(dim=-1)
+        # max() passes NaN on: a row without a finite peak has no token.
+        chosen = tokens.masked_fill_(~torch.isfinite(peaks), -1)
+        pinned = chosen.device.type == "cuda"
+        self._tokens = torch.empty(len(chosen), dtype=torch.int64, pin_memory=pinned)
+        self._tokens.copy_(chosen, non_blocking=True)
+        self._wait = event()
+
+    def wait(self) -> Samples:
+        """See `PendingStep.wait`."""
+        self._wait()
+        samples = Samples(self._tokens.tolist())
+        samples.failures = {
+            row: "the model's logits are not finite"
+            for row, token in enumerate(samples.tokens)
+            if token < 0
+        }
+        return samples
+
+
+class _DrawnStep:
+    """Logits, of which nothing is drawn yet."""
+
+    def __init__(
+        self, logits: torch.Tensor, batch: ForwardBatch, states: Sequence[SamplingState]
+    ) -> None:
+        self._logits = logits
+        self._batch = batch
+        self._states = states
+
+    def wait(self) -> Samples:
+        """See `PendingStep.wait`."""
+        with torch.inference_mode():
+            return draw(self._logits, self._batch, self._states)
+
+
+def _takes_likeliest(state: SamplingState) -> bool:
+    return state.greedy and not state.adjusts and state.params.logprobs is None
