@@ -23,16 +23,19 @@ _ADAPTER = "adapter_config.json"
 _MOST_JSON_BYTES = 32 << 20
 _MOST_TEMPLATE_BYTES = 1 << 20
 _MOST_TOKENIZER_BYTES = 512 << 20
+_LONGEST_PROBLEM = 600
 _LARGEST = (1 << 31) - 1
+_LONGEST_CONTEXT = 1 << 21
 
 
 class ModelFileError(WeirError):
     """A model file is missing, damaged or of a kind that is not supported."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(Reason.ENGINE_FAILED, f"{path}: {problem}")
+        # Names come from the file: whatever they hold, the message is one line.
+        self.problem = " ".join(problem.split())[:_LONGEST_PROBLEM]
+        super().__init__(Reason.ENGINE_FAILED, f"{path}: {self.problem}")
         self.path = path
-        self.problem = problem
 
 
 def models_home() -> Path:
@@ -85,7 +88,7 @@ class ModelFolder:
     @property
     def max_context(self) -> int:
         """Most tokens of one sequence."""
-        return self.integer("max_position_embeddings")
+        return self.integer("max_position_embeddings", most=_LONGEST_CONTEXT)
 
     @cached_property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -171,7 +174,10 @@ class ModelFolder:
         content = _text(self.tokenizer_path, _read(self.tokenizer_path, _MOST_TOKENIZER_BYTES))
         try:
             tokenizer = Tokenizer.from_str(content)
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:
+            # The library raises bare Exception, and panics, which are none.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             problem = f"not a tokenizer: {_one_line(error)}"
             raise ModelFileError(self.tokenizer_path, problem) from error
         tokenizer.no_truncation()
@@ -261,5 +267,5 @@ def _told(value: object) -> str:
         return "a huge integer"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]

@@ -6,8 +6,6 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from bench.golden_sentencepiece import TEXTS_TO_ENCODE
@@ -193,10 +191,13 @@ def test_what_is_not_supported_is_named(
         (b"GGUF" + struct.pack("<I", 3), "truncated or damaged"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "GGUF version 50331648"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "claims 1152921504606846976 tensors"),
-        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 50), "1125899906842624 bytes announced"),
+        (
+            b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 50),
+            "claims 1125899906842624 bytes of a string at byte 24; at most",
+        ),
         (
             b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 8, 1 << 40),
-            "8796093022208 bytes announced",
+            "claims 1099511627776 array entries",
         ),
         (b"GGUF" + struct.pack("<IQQQ1sI", 3, 0, 1, 1, b"\xff", 4), "bad UTF-8"),
         (b"GGUF" + struct.pack("<IQQQ1sI", 3, 0, 1, 1, b"k", 77), "unknown type 77"),
@@ -225,26 +226,6 @@ def test_a_damaged_file_is_refused_in_one_line(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"none\.gguf: cannot be read: No such file"):
         convert_gguf(tmp_path / "none.gguf", tmp_path / "converted")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    cut=st.none() | st.integers(0, 1 << 20),
-    changes=st.lists(st.tuples(st.integers(0, 12_000), st.integers(0, 255)), max_size=4),
-)
-def test_damage_ends_in_nothing_but_a_clear_refusal(
-    tiny_gguf: Path, cut: int | None, changes: list[tuple[int, int]]
-) -> None:
-    content = bytearray(tiny_gguf.read_bytes())
-    for place, value in changes:
-        content[place] = value
-    path = tiny_gguf.with_suffix(".damaged")
-    path.write_bytes(content[:cut])
-    try:
-        convert_gguf(path, tiny_gguf.with_suffix(".converted"))
-    except ModelFileError:
-        return
-    assert cut is None or cut >= len(content)
 
 
 def test_nan_in_the_weights_is_refused(tmp_path: Path) -> None:

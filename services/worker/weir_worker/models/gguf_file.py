@@ -10,6 +10,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ _SCALARS = {
 _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 4
 _MOST_ENTRIES = 1 << 20
+_MOST_ARRAY = 1 << 23
+_MOST_STRING = 1 << 26
 _PART_BYTES = 32 << 20
 
 
@@ -124,20 +127,33 @@ class GgufFile:
         version = self._scalar("I")
         if version not in (2, 3):
             raise ModelFileError(self.path, f"GGUF version {version}; supported are 2 and 3")
-        tensors, entries = self._count("tensors"), self._count("metadata entries")
+        tensors, entries = (
+            self._count("tensors", _MOST_ENTRIES),
+            self._count("metadata entries", _MOST_ENTRIES),
+        )
         for _ in range(entries):
             key = self._string()
+            if key in self.metadata:
+                raise ModelFileError(self.path, f"damaged: two entries are named {key!r:.80}")
             self.metadata[key] = self._value(self._scalar("I"))
         self._read_tensor_infos(tensors)
 
     def _read_tensor_infos(self, count: int) -> None:
         found = [self._tensor_info() for _ in range(count)]
+        parts = self.metadata.get("split.count", 1)
+        if parts not in (0, 1):
+            problem = f"split.count is {parts!r:.80}; files in parts are not read: merge them"
+            raise ModelFileError(self.path, problem)
         alignment = self.metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1:
             raise ModelFileError(self.path, f"general.alignment is {alignment!r}")
         start = -(-self._at // alignment) * alignment
         for name, shape, kind, offset in found:
             self._place(TensorInfo(name, shape, kind, start + offset, _bytes(shape, kind)))
+        for first, second in pairwise(sorted(self.tensors.values(), key=lambda t: t.offset)):
+            if first.offset + first.bytes > second.offset:
+                problem = f"damaged: tensors {first.name} and {second.name} overlap"
+                raise ModelFileError(self.path, problem)
 
     def _place(self, info: TensorInfo) -> None:
         end, size = info.offset + info.bytes, len(self._data)
@@ -177,7 +193,7 @@ class GgufFile:
         return self._scalar(_SCALARS[kind])
 
     def _array(self) -> list[Any]:
-        kind, count = self._scalar("I"), self._scalar("Q")
+        kind, count = self._scalar("I"), self._count("array entries", _MOST_ARRAY)
         if kind == _STRING:
             self._demand(count * 8)
             return [self._string() for _ in range(count)]
@@ -186,7 +202,7 @@ class GgufFile:
         return self._unpack(count, _SCALARS[kind])
 
     def _string(self) -> str:
-        length = self._scalar("Q")
+        length = self._count("bytes of a string", _MOST_STRING)
         self._demand(length)
         start, self._at = self._at, self._at + length
         try:
@@ -204,10 +220,12 @@ class GgufFile:
         self._at += struct.calcsize(layout)
         return list(values)
 
-    def _count(self, what: str) -> int:
-        count: int = self._scalar("Q")
-        if count > _MOST_ENTRIES:
-            raise ModelFileError(self.path, f"damaged: it claims {count} {what}")
+    def _count(self, what: str, most: int) -> int:
+        start, count = self._at, int(self._scalar("Q"))
+        if count > most:
+            raise ModelFileError(
+                self.path, f"damaged: it claims {count} {what} at byte {start}; at most {most}"
+            )
         return count
 
     def _demand(self, size: int) -> None:
