@@ -26,7 +26,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import (
 from weir_core.errors import InvalidField, LimitExceeded, Reason, WeirError
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.framed import FramedOptions
-from weir_core.rpc.interceptors import default_interceptors
+from weir_core.rpc.interceptors import MetricsInterceptor, default_interceptors
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.tracing import Tracing, setup_tracing
 from weir_gateway.links.account_stream import AccountStream, NotCarried
@@ -61,6 +61,7 @@ class Gated(RateLimiterServiceServicer):
 
     options: FramedOptions = STEADY
     tracing: Tracing = field(default_factory=lambda: Tracing("test"))
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     multiplexes: bool = True
     record: bytes = b"record"
     reserving: list[str] = field(default_factory=list)
@@ -69,7 +70,8 @@ class Gated(RateLimiterServiceServicer):
 
     def __post_init__(self) -> None:
         self.gate = asyncio.Event()
-        self.streams = AccountStreams(self, self.tracing, self.options)
+        self.metrics = MetricsInterceptor(self.registry)
+        self.streams = AccountStreams(self, self.tracing, self.metrics, self.options)
         self.address = "127.0.0.1:0"
 
     async def Reserve(self, request: pb.ReserveRequest, context: Any) -> pb.ReserveResponse:
@@ -305,11 +307,11 @@ async def test_a_client_that_reads_nothing_is_let_go_and_holds_up_nobody() -> No
 async def test_too_many_unanswered_calls_end_the_stream() -> None:
     async with gated() as (servicer, channel):
         call = RateLimiterServiceStub(channel).Multiplex()
-        some = pb.MultiplexRequest(
-            calls=[pb.AccountCall(call=1, reserve=pb.ReserveRequest(request_id="w"))] * 5_001
-        )
-        for _ in range(2):
-            await call.write(some)
+        reserve = pb.ReserveRequest(request_id="w")
+        for first in (1, 5_002):
+            numbers = range(first, first + 5_001)
+            calls = [pb.AccountCall(call=number, reserve=reserve) for number in numbers]
+            await call.write(pb.MultiplexRequest(calls=calls))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             async for _ in call:
                 pass
@@ -317,6 +319,44 @@ async def test_too_many_unanswered_calls_end_the_stream() -> None:
         assert "10000 calls are unanswered" in str(caught.value.details())
         await eventually(lambda: servicer.streams_open == 0)
         assert servicer.ended == ["CancelledError"] * 5_001
+
+
+async def test_a_number_may_be_used_again_only_once_its_call_is_answered() -> None:
+    async with gated() as (servicer, channel):
+        call = RateLimiterServiceStub(channel).Multiplex()
+        for request_id in ("free", "free again", "waits", "too early"):
+            reserve = pb.ReserveRequest(request_id=request_id)
+            calls = [pb.AccountCall(call=7, reserve=reserve)]
+            await call.write(pb.MultiplexRequest(calls=calls))
+            if request_id.startswith("free"):
+                async for frame in call:
+                    if frame.answers:
+                        break
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in call:
+                pass
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "call is" in str(caught.value.details())
+        assert servicer.reserving[:2] == ["free", "free again"]
+        assert "too early" not in servicer.reserving
+
+
+async def test_calls_on_a_stream_count_as_those_of_their_methods() -> None:
+    async with gated() as (servicer, channel), streamed(channel) as stream:
+        await reserve(stream, "free")
+        with pytest.raises(WeirError):
+            await reserve(stream, "broken")
+
+        def handled(code: str) -> float | None:
+            labels = {
+                "grpc_type": "unary",
+                "grpc_service": "weir.ratelimiter.v1.RateLimiterService",
+                "grpc_method": "Reserve",
+                "grpc_code": code,
+            }
+            return servicer.registry.get_sample_value("grpc_server_handled_total", labels)
+
+        await eventually(lambda: (handled("OK"), handled("INTERNAL")) == (1, 1))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,11 @@ from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
 from weir_core.rpc.channel import open_channel
-from weir_core.rpc.interceptors import ServiceAuthInterceptor, default_interceptors
+from weir_core.rpc.interceptors import (
+    MetricsInterceptor,
+    ServiceAuthInterceptor,
+    default_interceptors,
+)
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.telemetry import Telemetry
 from weir_ratelimiter.directory.follower import DirectoryFollower
@@ -83,7 +87,11 @@ class RateLimiterApp:
         for task in opened.tasks:
             self._run(task)
         servicer = RateLimiterServicer(
-            limiter, self._now_ms, self._telemetry.tracing, ledger.budgets
+            limiter,
+            self._now_ms,
+            self._telemetry.tracing,
+            ledger.budgets,
+            next((i for i in self._interceptors if isinstance(i, MetricsInterceptor)), None),
         )
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
         self._draining.push_async_callback(servicer.drain)

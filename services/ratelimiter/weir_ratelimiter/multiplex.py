@@ -20,6 +20,7 @@ from weir_core.rpc.deadline import set_budget
 from weir_core.rpc.framed import FramedConnection, FramedOptions, StreamClosed
 from weir_core.rpc.interceptors.errors import as_told
 from weir_core.rpc.interceptors.handler import Context, RpcMethod
+from weir_core.rpc.interceptors.metrics import MetricsInterceptor
 from weir_core.rpc.interceptors.tracing import traced
 from weir_core.tasks import end_task
 from weir_core.telemetry.tracing import Tracing
@@ -47,11 +48,16 @@ class AccountStreams:
     Args:
         servicer: serves each call.
         tracing: continues the trace of each call.
+        metrics: counts each call as one of its method; None: nobody counts.
         options: bounds of each stream.
     """
 
     def __init__(
-        self, servicer: AccountServicer, tracing: Tracing, options: FramedOptions | None = None
+        self,
+        servicer: AccountServicer,
+        tracing: Tracing,
+        metrics: MetricsInterceptor | None = None,
+        options: FramedOptions | None = None,
     ) -> None:
         self._served: dict[str, tuple[RpcMethod, Serve]] = {
             "reserve": (_method("Reserve"), servicer.Reserve),
@@ -60,6 +66,7 @@ class AccountStreams:
             "refund": (_method("Refund"), servicer.Refund),
         }
         self._tracing = tracing
+        self._metrics = metrics
         self._options = options
         self._open: set[AccountStream] = set()
 
@@ -68,8 +75,9 @@ class AccountStreams:
 
         Raises:
             WeirError: QUEUE_FULL if the client has 10,000 calls unanswered and makes more.
+            InvalidField: two of its calls that wait for their answers have one number.
         """
-        stream = AccountStream(self._served, self._tracing, context, self._options)
+        stream = AccountStream(self._served, self._tracing, self._metrics, context, self._options)
         self._open.add(stream)
         try:
             await stream.serve(frames)
@@ -88,12 +96,15 @@ class AccountStream:
         self,
         served: dict[str, tuple[RpcMethod, Serve]],
         tracing: Tracing,
+        metrics: MetricsInterceptor | None,
         context: Context,
         options: FramedOptions | None,
     ) -> None:
         self._served = served
         self._tracing = tracing
+        self._metrics = metrics
         self._context = context
+        self._unanswered: set[int] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._connection: FramedConnection[AccountAnswer, MultiplexResponse, MultiplexRequest] = (
             FramedConnection(
@@ -120,12 +131,18 @@ class AccountStream:
                 Reason.QUEUE_FULL, f"more than {_MOST_CALLS} calls are unanswered on one stream"
             )
         for call in frame.calls:
+            # Nobody could tell which of the two an answer is to.
+            if call.call in self._unanswered:
+                bound = "a number that no other unanswered call of the stream has"
+                raise InvalidField("call", call.call, bound)
+            self._unanswered.add(call.call)
             task = asyncio.create_task(self._serve(call))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
     async def _serve(self, call: AccountCall) -> None:
         answer = await self._answer(call)
+        self._unanswered.discard(call.call)
         # A client that does not read its answers keeps its calls among those that run.
         with suppress(StreamClosed):
             await self._connection.writer.put(answer)
@@ -139,7 +156,7 @@ class AccountStream:
             return _refused(call, InvalidField("call", call.call, "1 or more"))
         method, serve = self._served[name]
         try:
-            result = await self._bounded(
+            result = await self._counted(
                 call, method, partial(serve, getattr(call, name), self._context)
             )
         except Exception as exc:
@@ -147,6 +164,14 @@ class AccountStream:
         answer = AccountAnswer(call=call.call)
         getattr(answer, name).CopyFrom(result)
         return answer
+
+    async def _counted(
+        self, call: AccountCall, method: RpcMethod, proceed: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        bounded = partial(self._bounded, call, method, proceed)
+        if self._metrics is None:
+            return await bounded()
+        return await self._metrics.measured(method, bounded, _code)
 
     async def _bounded(
         self, call: AccountCall, method: RpcMethod, proceed: Callable[[], Awaitable[Any]]

@@ -11,6 +11,7 @@ from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceServicer
 from weir_core.errors import InvalidField, LimitExceeded, WeirError
 from weir_core.errors.status import to_refusal
+from weir_core.rpc.interceptors.metrics import MetricsInterceptor
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.tracing import Tracing
@@ -40,6 +41,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         now_ms: wall time, Unix milliseconds.
         tracing: of calls over shared streams.
         usage: what explanations know of the last minute; None: nothing.
+        metrics: counts calls over shared streams; None: nobody counts.
     """
 
     def __init__(
@@ -48,13 +50,14 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         now_ms: Callable[[], int],
         tracing: Tracing,
         usage: UsageSource | None = None,
+        metrics: MetricsInterceptor | None = None,
     ) -> None:
         self._limiter = limiter
         self._now_ms = now_ms
         self._usage = usage
         self._statuses = StatusWriter()
         self._administration = Administration(limiter, self._statuses, now_ms)
-        self._streams = AccountStreams(self, tracing)
+        self._streams = AccountStreams(self, tracing, metrics)
 
     async def Reserve(  # noqa: N802
         self, request: pb.ReserveRequest, context: Context

@@ -41,7 +41,22 @@ class MetricsInterceptor(HandlerInterceptor):
 
     async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Measures one RPC."""
-        metrics = self._of(call.method)
+        return await self.measured(call.method, proceed, partial(code_of, call.context))
+
+    async def measured(
+        self,
+        method: RpcMethod,
+        proceed: Proceed,
+        code: Callable[[BaseException | None], grpc.StatusCode],
+    ) -> Any:
+        """Measures one call of a method, by whichever way it came.
+
+        Args:
+            method: what is called.
+            proceed: serves the call.
+            code: the status that the caller gets for what `proceed` raised, None for nothing.
+        """
+        metrics = self._of(method)
         metrics.started.inc()
         metrics.in_flight += 1
         began = time.perf_counter()
@@ -54,7 +69,7 @@ class MetricsInterceptor(HandlerInterceptor):
         finally:
             metrics.in_flight -= 1
             metrics.seconds.observe(time.perf_counter() - began)
-            metrics.handled(code_of(call.context, error)).inc()
+            metrics.handled(code(error)).inc()
 
     def _of(self, method: RpcMethod) -> "_MethodMetrics":
         found = self._of_method.get(method)
