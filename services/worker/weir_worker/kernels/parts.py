@@ -7,7 +7,7 @@ import torch
 from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache
 from weir_worker.attention.native import NativeAttention, NativeKvCache
 from weir_worker.kernels.library import STEP, Kernels
-from weir_worker.kernels.linear import NativeLinear
+from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
 from weir_worker.linear import Linear
 from weir_worker.models.config import ModelConfig
 from weir_worker.models.parts import Norm, TorchParts
@@ -45,6 +45,15 @@ class NativeParts(TorchParts):
         if self._kernels.level == "avx2":
             return super().head(weight)
         return NativeLinear(self._kernels, weight)
+
+    def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See `Parts.int8_linear`."""
+        return NativeInt8Linear.rounded(self._kernels, weight, bias)
+
+    @property
+    def int8_method(self) -> str | None:
+        """See `Parts.int8_method`."""
+        return "native-1"
 
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
         """See `Parts.norm`; those of heads are torch's."""

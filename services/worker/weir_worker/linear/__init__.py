@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import torch
 
 from weir_worker.linear.hadamard import Hadamard
@@ -7,6 +5,8 @@ from weir_worker.linear.int8 import Int8Linear
 from weir_worker.linear.int8_weight import Int8Weight
 from weir_worker.linear.packed import PackedLinear
 from weir_worker.linear.plain import PlainLinear
+from weir_worker.linear.protocol import Linear
+from weir_worker.linear.rotated import RotatedLinear
 
 __all__ = [
     "Hadamard",
@@ -15,10 +15,9 @@ __all__ = [
     "Linear",
     "PackedLinear",
     "PlainLinear",
+    "RotatedLinear",
     "make_linear",
 ]
-
-Linear = Callable[[torch.Tensor], torch.Tensor]
 
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:

@@ -23,10 +23,11 @@ class Hadamard:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Transform the last dimension of [..., width]; returns a new tensor in fp64 or fp32."""
-        blocks = x.unflatten(-1, (-1, *self._factors)) @ self._power.to(x.dtype)
+        blocks = x.reshape(*x.shape[:-1], -1, *self._factors) @ self._power.to(x.dtype)
         # Transposed and laid out anew, so that this is one product and not one for each block.
         turned = blocks.transpose(-1, -2).contiguous() @ self._base.to(x.dtype)
-        return turned.transpose(-1, -2).reshape(x.shape)
+        result: torch.Tensor = turned.transpose(-1, -2).reshape(x.shape)
+        return result
 
     def block(self) -> torch.Tensor:
         """The block, fp64 [order, order]: a row vector x is mapped to x @ block."""

@@ -18,7 +18,7 @@ class Int8Weight:
 
     Attributes:
         levels: int8 [out, in], from -127 to 127; of neighbours 2j and 2j + 1 those of one sign
-            sum up to 128 at most, so that no kernel saturates whatever 8 bits it multiplies by.
+            sum up to 128 at most, so that no kernel saturates, whatever bytes it multiplies by.
         scales: fp32 [out].
     """
 
@@ -35,6 +35,6 @@ class Int8Weight:
 
 def _largest_pair(weight: torch.Tensor) -> torch.Tensor:
     """The largest sum of two neighbours of one sign, fp32 [out]; rounding adds 1 at most."""
-    pairs = functional.pad(weight, (0, weight.shape[1] % 2)).unflatten(1, (-1, 2))
+    pairs = functional.pad(weight, (0, weight.shape[1] % 2)).view(len(weight), -1, 2)
     positive = pairs.clamp_min(0).sum(2).amax(1)
     return torch.maximum(positive, -pairs.clamp_max(0).sum(2).amin(1))

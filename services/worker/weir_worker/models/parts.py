@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache, make_attention
-from weir_worker.linear import Linear, make_linear
+from weir_worker.linear import Int8Linear, Int8Weight, Linear, make_linear
 from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
 
@@ -23,6 +23,18 @@ class Parts(Protocol):
 
     def head(self, weight: torch.Tensor) -> Linear:
         """The projection to logits."""
+        ...
+
+    def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """A projection, also that to logits, by 8-bit weights and activations.
+
+        Both tensors are fp32 on CPU, weight [out, in]; only where `int8_method` is not None.
+        """
+        ...
+
+    @property
+    def int8_method(self) -> str | None:
+        """By which rules `int8_linear` rounds: one method, one quality. None: it cannot."""
         ...
 
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
@@ -56,6 +68,15 @@ class TorchParts:
     def head(self, weight: torch.Tensor) -> Linear:
         """See `Parts.head`."""
         return make_linear(weight)
+
+    def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See `Parts.int8_linear`."""
+        return Int8Linear(Int8Weight.rounded(weight), bias)
+
+    @property
+    def int8_method(self) -> str | None:
+        """See `Parts.int8_method`."""
+        return "torch-1" if Int8Linear.supported() else None
 
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
         """See `Parts.norm`."""

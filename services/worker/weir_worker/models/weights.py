@@ -8,10 +8,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from weir_core.model_folder import ModelFileError
+from weir_worker.linear import Linear
 from weir_worker.models.llama_layout import LlamaLayout
+from weir_worker.models.parts import Parts
 from weir_worker.parallel.ranks import ALONE, Ranks
 from weir_worker.parallel.shards import cut, fitted
 
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _KINDS = ("F32", "F16", "BF16")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -26,7 +29,10 @@ class Weights:
     Attributes:
         shapes: of every tensor, by name.
         kinds: `F32`, `F16` or `BF16`, as stored.
+        int8: the linear layers are of 8 bits.
     """
+
+    int8 = False
 
     def __init__(
         self,
@@ -78,9 +84,26 @@ class Weights:
             raise ModelFileError(self._folder, f"tensor {name} ({tensor.dtype}) is not finite")
         return tensor.to(self._device, self._dtype)
 
-    def joined(self, names: list[str]) -> torch.Tensor:
-        """Tensors one below the other."""
-        return torch.cat([self.take(name) for name in names])
+    def weight(self, names: list[str]) -> torch.Tensor:
+        """The weights of projections, one below the other."""
+        return torch.cat([self.take(f"{name}.weight") for name in names])
+
+    def bias(self, names: list[str]) -> torch.Tensor | None:
+        """Their biases; None if they have none."""
+        if f"{names[0]}.bias" not in self:
+            return None
+        return torch.cat([self.take(f"{name}.bias") for name in names])
+
+    def linear(self, parts: Parts, names: list[str]) -> Linear:
+        """One layer for projections of the same input, such as `model.layers.0.mlp.up_proj`."""
+        return parts.linear(self.weight(names), self.bias(names))
+
+    def head(self, parts: Parts, *, tied: bool) -> Linear:
+        """The projection to logits; `tied`: by the embedding."""
+        return parts.head(self.take(self._head_name(tied)))
+
+    def _head_name(self, tied: bool) -> str:
+        return _EMBEDDING if tied or _HEAD not in self else _HEAD
 
     def _read(self, name: str) -> torch.Tensor:
         file, shape = self._files[name], self.shapes[name]
