@@ -1,17 +1,23 @@
 """`weir up` with several models, a GGUF file, a model without a chat template, an upstream."""
 
+import asyncio
 import json
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tests.cli.running_stack import SERVING, RunningStack
 from tests.tiny_llama import write_tiny_gguf, write_tiny_llama
+from tests.worker.remote.upstream_server import MODEL, running_upstream
+from weir_cli.app import app
+from weir_cli.errors import CommandError
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
@@ -87,3 +93,53 @@ def test_every_worker_has_its_share_of_memory_and_cores(stack: RunningStack) -> 
         shares[settings["model_name"]] = settings["kv_memory_bytes"]
         assert settings["threads"] >= 1
     assert shares == {"plain": 8 << 20, "chatty": 4 << 20}
+
+
+async def test_another_engine_answers_in_the_place_of_the_workers_own(tmp_path: Path) -> None:
+    folder = write_tiny_llama(tmp_path / "theirs")
+    (folder / "model.safetensors").unlink()  # its weights are the upstream's affair
+    async with running_upstream() as upstream:
+        arguments = ["--model", str(folder), "--upstream-url", upstream.url]
+        arguments += ["--upstream-model", MODEL]
+        key = {"WEIR_WORKER__UPSTREAM_API_KEY": "secret-of-the-upstream"}
+        with RunningStack(tmp_path / "stack", *arguments, environment=key) as running:
+            await asyncio.to_thread(running.wait_for, SERVING, _START_S)
+            body = {"model": "theirs", "prompt": "there which"}
+            answer = await asyncio.to_thread(post, running, "completions", body)
+            running.interrupt()
+            await asyncio.to_thread(running.process.wait, 90)
+    assert answer["usage"]["completion_tokens"] == 5, answer
+    assert upstream.bodies[-1]["model"] == MODEL
+    assert len(upstream.bodies[-1]["prompt"]) == answer["usage"]["prompt_tokens"]
+    assert "Bearer secret-of-the-upstream" in upstream.authorizations
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--upstream-url", "http://x/v1"), "--upstream-url needs one --model FOLDER, with tok"),
+        (("--upstream-model", "m"), "--upstream-model needs --upstream-url"),
+        (
+            ("--upstream-url", "http://x/v1", "--model", "{one}"),
+            "--upstream-url needs --upstream-model, the model's name there",
+        ),
+        (("--model", "{one}", "--model", "{other}"), "are both named 'tiny', after their folders"),
+        (("--model", "{one}", "--kv-memory", "tiny=much"), "--kv-memory is 'much'; it must be a"),
+        (("--model", "{one}", "--kv-memory", "x=1g"), "x=1g: no model 'x' (there: tiny)"),
+        (("--model", "{adapter}"), "adapter_config.json: this is an adapter (LoRA), which is not"),
+    ],
+)
+def test_what_cannot_be_started_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], line: str
+) -> None:
+    monkeypatch.setenv("TOKENWEIR_HOME", str(tmp_path / "home"))
+    places = {
+        "one": write_tiny_llama(tmp_path / "a" / "tiny"),
+        "other": write_tiny_llama(tmp_path / "b" / "tiny"),
+        "adapter": write_tiny_llama(tmp_path / "adapter"),
+    }
+    (places["adapter"] / "adapter_config.json").write_text("{}")
+    command = ["up", "--once", *(argument.format(**places) for argument in arguments)]
+    result = CliRunner().invoke(app, command)
+    assert isinstance(result.exception, CommandError), result.output
+    assert line in str(result.exception)
