@@ -23,6 +23,8 @@ from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.store.away import StoreAway
 from weir_ratelimiter.store.redis import keyspace
 from weir_ratelimiter.store.redis.checks import EPOCH_KEY
+from weir_ratelimiter.store.redis.replicas import RedisReplicas
+from weir_ratelimiter.store.redis.server import RedisServer
 from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
 
 PATIENT = RedisOptions(timeout_s=5)
@@ -380,6 +382,33 @@ async def test_users_that_come_and_go_leave_no_buckets_behind(
     assert len([field for field in fields if b"early" in field]) < 10
     assert len([field for field in fields if b"late" in field]) == 60
     await store.close()
+
+
+async def test_deployments_of_two_namespaces_share_a_server_and_nothing_else(
+    store: RedisStore, valkey: Valkey, client: redis.Redis
+) -> None:
+    await _live(store, "r1")
+    plain = set(client.keys("*"))
+    options = msgspec.structs.replace(PATIENT, namespace="blue")
+    blue = await RedisStore.open(valkey.url, options)
+    replicas = RedisReplicas(RedisServer.of(valkey.url, 5, "blue"))
+    try:
+        assert blue.epoch != store.epoch
+        before = await levels(store)
+        reserved = await blue.reserve(command("r1", LIMITS))
+        assert reserved.reservation is not None
+        assert not reserved.replayed
+        assert await levels(store) == before
+        record = record_of(reserved.reservation, blue.epoch)
+        await blue.extend(record, Extension(Usage(10, 0, 5), additional_tokens=1), BY_KEY)
+        await blue.settle(record, exact(10, 7), BY_KEY)
+        assert await blue.find("acme", record.id) is not None
+        assert len(await blue.outbox(10)) == 1
+        assert await replicas.beat() == 1
+        assert set(client.keys("*")) - plain == set(client.keys("blue:*"))
+    finally:
+        await blue.close()
+        await replicas.close()
 
 
 async def test_the_epoch_is_made_once(store: RedisStore, valkey: Valkey) -> None:

@@ -37,6 +37,12 @@ class RateLimiterSettings(ServiceSettings):
         description="where limits are counted: memory, redis://user:password@host:port/db or "
         "redis+cluster://host:port",
     )
+    store_namespace: str = Field(
+        "",
+        pattern=r"^[a-zA-Z0-9._-]{0,32}$",
+        description="begins every key of a shared store, for several deployments on one; the "
+        "same for all ratelimiters of a deployment",
+    )
     store_timeout_s: float = Field(
         0.1, gt=0, le=10, description="of one call to a shared store, before it counts as away"
     )

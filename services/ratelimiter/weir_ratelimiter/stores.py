@@ -110,9 +110,10 @@ async def _connect(address: str, settings: RateLimiterSettings) -> Connected:
         timeout_s=settings.store_timeout_s,
         remember_ms=settings.remember_s * 1_000,
         most_events=settings.ledger_most_events,
+        namespace=settings.store_namespace,
     )
     store = await open_redis(address, options)
-    replicas = RedisReplicas(RedisServer.of(address, settings.store_timeout_s))
+    replicas = RedisReplicas(RedisServer.of(address, options.timeout_s, options.namespace))
     in_parts = address.startswith("redis+cluster:")
     return Connected(store, replicas, lambda: store.states_lost, in_parts)
 

@@ -1,7 +1,7 @@
 """The connection to Redis or Valkey: a call is repeated only where that is safe."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from urllib.parse import urlsplit
 
 import redis.asyncio as aioredis
@@ -14,7 +14,9 @@ from weir_ratelimiter.store.redis.faults import INDETERMINATE, unavailable
 from weir_ratelimiter.store.redis.scripts import LIBRARY
 
 Reply = list[Any]
-Command = tuple[str | bytes | int, ...]
+Command = tuple[str, str, Unpack[tuple[str | bytes | int, ...]]]
+"""Name, key, and what else there is."""
+
 
 _MOST_CONNECTIONS = 64
 _CLUSTER = "redis+cluster"
@@ -34,29 +36,36 @@ class RedisServer:
     """
 
     def __init__(
-        self, client: aioredis.Redis | aioredis.RedisCluster, address: str, timeout_s: float
+        self,
+        client: aioredis.Redis | aioredis.RedisCluster,
+        address: str,
+        timeout_s: float,
+        namespace: str = "",
     ) -> None:
         self._client = client
+        # Before the tag in braces, so that it moves no key to another slot.
+        self._prefix = f"{namespace}:" if namespace else ""
         self.address = address
         self.timeout_s = timeout_s
         self.is_cluster = isinstance(client, aioredis.RedisCluster)
 
     @classmethod
-    def of(cls, url: str, timeout_s: float) -> Self:
+    def of(cls, url: str, timeout_s: float, namespace: str = "") -> Self:
         """Prepare connections; nothing is connected yet.
 
         Args:
             url: `redis://[user:password@]host:port/db`, `rediss://`, `unix://path`, or
                 `redis+cluster://[user:password@]host:port` for any node of a cluster.
             timeout_s: of connecting and of each answer, seconds.
+            namespace: begins every key, so that several deployments can share a server.
 
         Raises:
             StartupError: the URL is malformed.
         """
         try:
-            if urlsplit(url).scheme == _CLUSTER:
-                return cls(_cluster(url, timeout_s), _address(url), timeout_s)
-            return cls(_primary(url, timeout_s), _address(url), timeout_s)
+            is_cluster = urlsplit(url).scheme == _CLUSTER
+            client = _cluster(url, timeout_s) if is_cluster else _primary(url, timeout_s)
+            return cls(client, _address(url), timeout_s, namespace)
         except ValueError as error:
             raise StartupError(f"`store` is not a URL of Redis: {error}") from error
 
@@ -78,22 +87,17 @@ class RedisServer:
             raise unavailable(self.address, error) from error
 
     async def ask(self, commands: Sequence[Command]) -> Reply:
-        """Answers to plain commands, sent together; not a transaction."""
+        """Answers to plain commands on one key each, sent together; not a transaction."""
         if not commands:
             return []
-        try:
-            pipeline = self._client.pipeline(transaction=False)
-            for command in commands:
-                pipeline.execute_command(*command)
-            answers: Reply = await pipeline.execute()
-        except _FAULTS as error:
-            raise unavailable(self.address, error) from error
-        return answers
+        return await self._send(
+            [(name, f"{self._prefix}{key}", *rest) for name, key, *rest in commands]
+        )
 
     async def load(self) -> None:
         """Have a primary know the library beforehand; a cluster's nodes learn it as they go."""
         if not self.is_cluster:
-            await self.ask([("FUNCTION LOAD", "REPLACE", LIBRARY.source)])
+            await self._send([("FUNCTION LOAD", "REPLACE", LIBRARY.source)])
 
     async def infos(self, section: str) -> Sequence[Mapping[str, Any]]:
         """What every primary says of itself."""
@@ -110,8 +114,19 @@ class RedisServer:
         """Release the connections."""
         await self._client.aclose()
 
+    async def _send(self, commands: Sequence[Command]) -> Reply:
+        try:
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: Reply = await pipeline.execute()
+        except _FAULTS as error:
+            raise unavailable(self.address, error) from error
+        return answers
+
     async def _run(self, function: str, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
         run: Any = self._client.execute_command
+        keys = [self._prefix + key for key in keys] if self._prefix else keys
         place = await self._place_of(keys[0])
         call = ("FCALL", function, len(keys), *keys, *arguments)
         try:

@@ -67,11 +67,13 @@ class RedisOptions(msgspec.Struct, frozen=True):
         timeout_s: of connecting and of each answer, seconds.
         remember_ms: how long the end of a reservation is remembered, milliseconds.
         most_events: how many events wait for the ledger before requests are refused.
+        namespace: begins every key; all ratelimiters of a deployment have the same.
     """
 
     timeout_s: float = 0.1
     remember_ms: int = 24 * 3600 * 1000
     most_events: int = 100_000
+    namespace: str = ""
 
 
 class RedisStore:
@@ -114,7 +116,7 @@ class RedisStore:
             WeirError: LIMITER_UNAVAILABLE if it does not answer.
         """
         options = options or RedisOptions()
-        server = RedisServer.of(url, options.timeout_s)
+        server = RedisServer.of(url, options.timeout_s, options.namespace)
         try:
             await check_server(server)
             await server.load()
