@@ -15,7 +15,10 @@ import yaml
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
-from tests.gateway.fakes import TOKEN, FakeLimiter, FakeScheduler, FakeWorker
+from tests.gateway.fake_limiter import FakeLimiter
+from tests.gateway.fake_scheduler import FakeScheduler
+from tests.gateway.fake_server import TOKEN
+from tests.gateway.fake_worker import FakeWorker
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.telemetry import Telemetry

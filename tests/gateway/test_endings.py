@@ -11,7 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.gateway.fakes import Account, Script
+from tests.gateway.fake_limiter import Account
+from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually, running_gateway
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.fakes import TOKEN, FakeLimiter, Script
+from tests.gateway.fake_limiter import FakeLimiter
+from tests.gateway.fake_server import TOKEN
+from tests.gateway.fake_worker import Script
 from tests.gateway.harness import Gateway, eventually, running_gateway
 from weir.common.v1.lifecycle_pb2 import Outcome
 from weir.common.v1.usage_pb2 import UsageQuality

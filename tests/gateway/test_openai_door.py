@@ -8,7 +8,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.gateway.fakes import Script
+from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually
 from weir.common.v1.lifecycle_pb2 import Outcome
 from weir.common.v1.sampling_pb2 import FinishReason

@@ -20,7 +20,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.gateway.fakes import TOKEN, Script
+from tests.gateway.fake_server import TOKEN
+from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually, running_gateway
 from weir.directory.v1.directory_service_pb2 import WatchRequest
 from weir.directory.v1.directory_service_pb2_grpc import DirectoryServiceStub

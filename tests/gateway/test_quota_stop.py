@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.gateway.fakes import Script
+from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually, running_gateway
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import Outcome

@@ -43,6 +43,22 @@ def test_a_full_worker_lets_requests_wait_and_says_why(
     assert bench.dispatched_ids() == ["a", "b", "c"]
 
 
+def test_each_of_several_answers_takes_a_place() -> None:
+    bench = Bench(FixedRules(workers=WorkerRules(64, 65_536, 512, 3)))
+    bench.worker()
+    bench.enqueue("a", choices=2)
+    bench.enqueue("b", choices=2)
+    assert bench.dispatched_ids() == ["a"]
+    assert last_reason(bench, "b") is WaitReason.WORKER_FULL
+    bench.end(bench.out.dispatches[0])
+    bench.enqueue("c")
+    assert bench.dispatched_ids() == ["a", "b", "c"]
+    bench.enqueue("d", choices=4)
+    [(request_id, cause)] = bench.out.rejections
+    assert (request_id, cause.reason) == ("d", Reason.REQUEST_TOO_LARGE)
+    assert "4 answers" in cause.message
+
+
 def test_the_workers_own_bound_counts_too() -> None:
     bench = Bench()
     bench.worker(max_concurrent_requests=1)

@@ -38,6 +38,7 @@ def enqueue_message(
         attempts=facts.attempt,
         excluded_workers=sorted(facts.excluded),
         mode=prepared.mode,
+        choices=prepared.choices if prepared.choices > 1 else 0,
         prefix_hashes=placement_hashes(prepared),
     )
     setattr(message, "class", prepared.request_class)

@@ -113,7 +113,7 @@ class Dispatcher:
         state.attempts.add(attempt)
         worker = state.fleet.get(info.worker_id)
         assert worker is not None, "a view is of a known worker"
-        holding = Holding(entry.estimated_cost, start_blocks(entry, info))
+        holding = Holding(entry.estimated_cost, start_blocks(entry, info), places=entry.choices)
         worker.dispatched(attempt.key, holding, entry.request_class, now_us)
         self._releases.charge(attempt, attempt.uncached_estimate * state.bounds.prompt_weight)
         record.entry = replace(entry, attempts=attempt.key.number)

@@ -100,6 +100,7 @@ class Intake:
             prefix_hashes=request.prefix_hashes,
             attempts=max(request.attempts, self._state.attempts.highest_of(request.request_id)),
             excluded=request.excluded,
+            choices=request.choices,
         )
 
     def _check_room(self, entry: QueueEntry, rules: RequestRules) -> None:

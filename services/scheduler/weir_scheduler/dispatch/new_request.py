@@ -44,6 +44,7 @@ class NewRequest:
         prefix_hashes: of the prompt.
         attempts: made already, when a scheduler was lost.
         excluded: workers that failed it.
+        choices: answers to be made at once.
     """
 
     request_id: str
@@ -60,3 +61,4 @@ class NewRequest:
     prefix_hashes: tuple[bytes, ...] = ()
     attempts: int = 0
     excluded: frozenset[str] = frozenset()
+    choices: int = 1

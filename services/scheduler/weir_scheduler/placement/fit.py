@@ -23,6 +23,8 @@ def never_fits(entry: QueueEntry, info: WorkerInfo, rules: WorkerRules) -> str |
             f"the prompt has {entry.prompt_tokens} tokens and the context of the worker "
             f"{info.max_context_tokens}; shorten the prompt"
         )
+    if entry.choices > 1 and (why := _too_many_answers(entry.choices, info, rules)):
+        return why
     if entry.estimated_cost > rules.max_batch_tokens:
         return (
             f"its estimated cost is {entry.estimated_cost} tokens and max_batch_tokens is "
@@ -39,13 +41,24 @@ def never_fits(entry: QueueEntry, info: WorkerInfo, rules: WorkerRules) -> str |
     return None
 
 
+def _too_many_answers(choices: int, info: WorkerInfo, rules: WorkerRules) -> str | None:
+    most = min(rules.max_concurrent_requests, rules.max_batch_size)
+    most = min(most, info.max_concurrent_requests or most)
+    if choices <= most:
+        return None
+    return (
+        f"it asks for {choices} answers (n) and the worker makes {most} at once "
+        "(max_concurrent_requests, max_batch_size); ask for fewer"
+    )
+
+
 def blocked_by(entry: QueueEntry, view: WorkerView) -> WaitReason | None:
     """What keeps a worker from taking it now; None if it can."""
     if view.info.static_batching and not view.idle and view.static_batch != entry.request_class:
         return WaitReason.BATCH_FULL
-    if view.requests >= view.max_requests:
+    if view.places + entry.choices > view.max_requests:
         return WaitReason.WORKER_FULL
-    if view.requests >= view.rules.max_batch_size:
+    if view.places + entry.choices > view.rules.max_batch_size:
         return WaitReason.BATCH_FULL
     if view.cost + entry.estimated_cost > view.rules.max_batch_tokens:
         return WaitReason.BATCH_FULL

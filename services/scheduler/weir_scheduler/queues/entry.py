@@ -33,7 +33,7 @@ class QueueEntry:
         priority: 0 to 100, higher is more urgent.
         latency_sla: chooses the batch window.
         prompt_tokens: exact.
-        max_new_tokens: upper bound of the output, tokens.
+        max_new_tokens: upper bound of the output of all answers, tokens.
         estimated_cost: prompt + alpha x max_new_tokens, tokens.
         predicted_output: expected output, tokens, at most max_new_tokens.
         arrival_us: first arrival at a gateway, on the scheduler's monotonic axis; kept over
@@ -44,6 +44,7 @@ class QueueEntry:
         prefix_hashes: chained hashes of the prompt's prefix, first block first.
         attempts: dispatches made so far.
         excluded: workers that failed it.
+        choices: answers to be made at once, 1 or more.
     """
 
     request_id: str
@@ -65,6 +66,7 @@ class QueueEntry:
     prefix_hashes: tuple[bytes, ...] = ()
     attempts: int = 0
     excluded: frozenset[str] = frozenset()
+    choices: int = 1
 
 
 def estimated_cost(prompt_tokens: int, max_new_tokens: int, alpha_millis: int) -> int:

@@ -60,6 +60,7 @@ def new_request(message: wire.Enqueue) -> NewRequest:
         prefix_hashes=tuple(message.prefix_hashes),
         attempts=message.attempts,
         excluded=frozenset(message.excluded_workers),
+        choices=max(1, message.choices),
     )
 
 

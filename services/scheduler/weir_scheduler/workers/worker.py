@@ -55,6 +55,7 @@ class Worker:
         self._given_up: set[AttemptKey] = set()
         self._gathering: tuple[int, RequestClass] | None = None
         self._cost = 0
+        self._places = 0
         self._kv_blocks_due = 0
         self._view: WorkerView | None = None
 
@@ -167,6 +168,7 @@ class Worker:
             rules=self.rules,
             takes_work=takes_work,
             requests=self.requests,
+            places=self._places,
             cost=self._cost,
             free_kv_blocks=free - self._kv_blocks_due,
             static_batch=static_batch,
@@ -175,12 +177,14 @@ class Worker:
 
     def _add(self, holding: Holding, sign: int) -> None:
         self._cost += sign * holding.cost
+        self._places += sign * holding.places
         self._kv_blocks_due += sign * holding.kv_blocks_due
         self._view = None
 
     def _recount(self) -> None:
         holdings = [*self.pending.values(), *self.reported.values()]
         self._cost = sum(holding.cost for holding in holdings)
+        self._places = sum(holding.places for holding in holdings)
         self._kv_blocks_due = sum(holding.kv_blocks_due for holding in holdings)
         self._view = None
 

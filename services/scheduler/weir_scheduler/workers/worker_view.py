@@ -17,6 +17,7 @@ class WorkerView:
         rules: bounds resolved for its profile.
         takes_work: registered, reporting, stepping, not draining, breaker closed or probing.
         requests: attempts on it, dispatched ones included.
+        places: answers that these make at once.
         cost: their summed estimated cost, tokens.
         free_kv_blocks: free, cached or pinned blocks, less those that its attempts will still take.
         static_batch: class of the batch that a static worker is gathering in this pass of the
@@ -28,6 +29,7 @@ class WorkerView:
     rules: WorkerRules
     takes_work: bool
     requests: int
+    places: int
     cost: int
     free_kv_blocks: int
     static_batch: RequestClass | None
@@ -40,7 +42,7 @@ class WorkerView:
 
     @property
     def max_requests(self) -> int:
-        """Requests at once: the smaller of the rules' bound and the worker's own."""
+        """Answers at once: the smaller of the rules' bound and the worker's own."""
         own = self.info.max_concurrent_requests
         return (
             min(own, self.rules.max_concurrent_requests)

@@ -155,6 +155,7 @@ class Enqueue(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     EXCLUDED_WORKERS_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     priority: _builtins.int
     """0 to 100, higher is more urgent, already clamped to the tenant's maximum."""
@@ -166,6 +167,10 @@ class Enqueue(_message.Message):
     attempts: _builtins.int
     """Attempts made already, when a gateway enqueues again after a scheduler was lost."""
     mode: _subject_pb2.DeliveryMode.ValueType
+    choices: _builtins.int
+    """Answers to be made at once, each of which takes a place of the worker; 0 counts as 1.
+    `max_new_tokens` is that of all together.
+    """
     @_builtins.property
     def subject(self) -> _subject_pb2.Subject: ...
     @_builtins.property
@@ -203,10 +208,11 @@ class Enqueue(_message.Message):
         attempts: _builtins.int = ...,
         excluded_workers: _abc.Iterable[_builtins.str] | None = ...,
         mode: _subject_pb2.DeliveryMode.ValueType = ...,
+        choices: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "deadline", b"deadline", "subject", b"subject", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempts", b"attempts", "class", b"class", "deadline", b"deadline", "excluded_workers", b"excluded_workers", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "mode", b"mode", "prefix_hashes", b"prefix_hashes", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "session_id", b"session_id", "subject", b"subject", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempts", b"attempts", "choices", b"choices", "class", b"class", "deadline", b"deadline", "excluded_workers", b"excluded_workers", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "mode", b"mode", "prefix_hashes", b"prefix_hashes", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "session_id", b"session_id", "subject", b"subject", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
