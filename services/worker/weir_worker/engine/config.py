@@ -110,6 +110,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not 0.0 <= self.device_memory_share <= 1.0:
             bound = "0 (no bound), or above 0 to 1"
             raise InvalidField("device_memory_share", self.device_memory_share, bound)
+        if self.device_memory_share and self.tensor_parallel_size > 1:
+            bound = "0 with tensor_parallel_size above 1: shares of several devices are not built"
+            raise InvalidField("device_memory_share", self.device_memory_share, bound)
         if self.cache_ttl_s < 0:
             raise InvalidField("cache_ttl_s", self.cache_ttl_s, "0 (no end) or more")
         if self.null_step_us < 0:

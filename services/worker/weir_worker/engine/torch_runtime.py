@@ -11,6 +11,7 @@ from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.cuda_runner import CudaRunner
 from weir_worker.engine.decode_graphs import DecodeGraphs
 from weir_worker.engine.decode_inputs import DecodeInputs
+from weir_worker.engine.device_claim import claim_device
 from weir_worker.engine.graph_recorder import CudaGraphRecorder
 from weir_worker.engine.model_runner import ModelRunner
 from weir_worker.engine.runtime import Runtime
@@ -38,6 +39,7 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
     if config.threads:
         torch.set_num_threads(config.threads)
     device = _device(config.device)
+    _claim_memory(config, folder, device)
     kernels = load_kernels(config.kernels, built) if device.type == "cpu" else None
     model = _load(config, folder, device, kernels)
     alone = isinstance(model, LlamaModel)
@@ -58,6 +60,19 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         batch_invariant=alone and device.type == "cpu" and batch_invariance(model),
         allocate=allocate,
     )
+
+
+def _claim_memory(config: EngineConfig, folder: ModelFolder, device: torch.device) -> None:
+    """Keep to this worker's part of the device; the claim lasts as long as the process."""
+    share = config.device_memory_share
+    if not share:
+        return
+    if device.type != "cuda":
+        bound = f"0 on {device.type}, where kv_memory_bytes bounds the cache"
+        raise InvalidField("device_memory_share", share, bound)
+    name = str(getattr(torch.cuda.get_device_properties(device), "uuid", device))
+    claim_device(name, config.model_name or folder.path.name, share)
+    torch.cuda.set_per_process_memory_fraction(share, device)
 
 
 def _load(
