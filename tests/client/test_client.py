@@ -11,7 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.common.v1.refusal_pb2 import Refusal, Violation
-from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH
+from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH, ChoiceEnd
 from weir.common.v1.subject_pb2 import LATENCY_SLA_LOW, REQUEST_CLASS_BATCH
 from weir.common.v1.usage_pb2 import Usage
 from weir.gateway.v1 import inference_service_pb2 as wire
@@ -38,6 +38,14 @@ Context = grpc.aio.ServicerContext[wire.GenerateRequest, wire.GenerateResponse]
 Failure = Callable[[Context], Awaitable[None]]
 
 
+def _delta(text: str, choice: int, request: wire.GenerateRequest) -> wire.Delta:
+    """Answers beyond the first are in capitals."""
+    delta = wire.Delta(text=text.upper() if choice else text, choice=choice)
+    if request.sampling.HasField("logprobs"):
+        delta.logprobs.add(token=b"t", logprob=-1)
+    return delta
+
+
 class Door(InferenceServiceServicer):
     """Answers three pieces; fails first as often as it is told to."""
 
@@ -49,6 +57,7 @@ class Door(InferenceServiceServicer):
         self.hold.set()
         self.ended = asyncio.Event()
         self.with_end = True
+        self.answers = 1
 
     async def Generate(  # noqa: N802
         self, request: wire.GenerateRequest, context: Context
@@ -63,11 +72,15 @@ class Door(InferenceServiceServicer):
                 accepted=wire.Accepted(request_id="req_1", model="m", prompt_tokens=2)
             )
             for text in ("Hello", "", ", world"):
-                yield wire.GenerateResponse(delta=wire.Delta(text=text))
+                for choice in range(self.answers):
+                    yield wire.GenerateResponse(delta=_delta(text, choice, request))
             await self.hold.wait()
             if self.with_end:
                 usage = Usage(prompt_tokens=2, completion_tokens=3, total_tokens=5)
                 end = wire.Finished(finish_reason=FINISH_REASON_LENGTH, usage=usage)
+                if self.answers > 1:
+                    ends = [ChoiceEnd(finish_reason=FINISH_REASON_LENGTH)] * self.answers
+                    end.choices.extend(ends)
                 yield wire.GenerateResponse(finished=end)
         finally:
             self.ended.set()
@@ -311,3 +324,28 @@ def test_waits_grow_and_are_bounded() -> None:
     away = Unavailable(grpc.StatusCode.UNAVAILABLE, "away")
     waits = [policy.delay_s(attempt, away, lambda _, most: most) for attempt in range(1, 10)]
     assert waits == [1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, None]
+
+
+async def test_several_answers_and_their_tokens(door: Door, client: AsyncClient) -> None:
+    door.answers = 2
+    answer = await client.complete(
+        "m",
+        max_new_tokens=3,
+        prompt="x",
+        n=2,
+        logprobs=1,
+        logit_bias={5: -1.0},
+        min_p=0.5,
+        regex="[a-z]+",
+    )
+    assert [choice.text for choice in answer.choices] == ["Hello, world", "HELLO, WORLD"]
+    assert [choice.finish_reason for choice in answer.choices] == ["length", "length"]
+    assert answer.text == "Hello, world"
+    assert [info.token for info in answer.choices[1].logprobs] == [b"t"] * 3
+    request = door.last
+    assert request is not None
+    assert request.regex == "[a-z]+"
+    assert (request.sampling.n, request.sampling.logprobs, request.sampling.min_p) == (2, 1, 0.5)
+    assert dict(request.sampling.logit_bias) == {5: -1.0}
+    async with client.generate("m", max_new_tokens=3, prompt="x", n=2) as stream:
+        assert "".join([text async for text in stream]) == "Hello, world"

@@ -8,6 +8,7 @@ async with AsyncClient("127.0.0.1:8001", api_key=key) as client:
 """
 
 from weir_client.answer import Answer
+from weir_client.choice import Choice
 from weir_client.client import AsyncClient
 from weir_client.errors import (
     AuthenticationError,
@@ -33,6 +34,7 @@ __all__ = [
     "AsyncClient",
     "AuthenticationError",
     "CallCancelled",
+    "Choice",
     "ConflictError",
     "DeadlineExceeded",
     "GenerateOptions",

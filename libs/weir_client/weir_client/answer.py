@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.common.v1.usage_pb2 import Usage
+from weir_client.choice import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,13 +12,14 @@ class Answer:
     """What a request came to.
 
     Attributes:
-        text: the whole text.
+        text: the whole text, of the first answer if there are several.
         finish_reason: `stop` or `length`; `abort` when it was ended early by the server.
         usage: tokens, as charged.
         request_id: id of the request.
         model: name of the model that answered, after alias and canary.
         lifecycle: the terminal record.
         degradations: what was changed instead of refusing; empty if nothing.
+        choices: every answer, in order; one unless `n` asked for more.
     """
 
     text: str
@@ -27,3 +29,4 @@ class Answer:
     model: str
     lifecycle: LifecycleRecord
     degradations: tuple[str, ...]
+    choices: tuple[Choice, ...]

@@ -21,6 +21,15 @@ class GenerateOptions(TypedDict, total=False):
     stop: Sequence[str]
     stop_token_ids: Sequence[int]
     ignore_eos: bool
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    min_tokens: int
+    logit_bias: Mapping[int, float]
+    logprobs: int
+    prompt_logprobs: int
+    n: int
     conversation_id: str
     session_id: str
     latency_sla: Literal["low", "normal", "throughput"]
@@ -28,11 +37,13 @@ class GenerateOptions(TypedDict, total=False):
     request_class: Literal["interactive", "batch"]
     idempotency_key: str
     json_schema: str
+    regex: str
+    lark_grammar: str
     shared_prefix_characters: int
     tools_json: Sequence[str]
 
 
-_SAMPLING = ("temperature", "top_p", "top_k", "seed", "stop", "stop_token_ids", "ignore_eos")
+_SAMPLING = tuple(SamplingParams.DESCRIPTOR.fields_by_name)
 _DIRECT = (
     "model_version",
     "conversation_id",
@@ -40,6 +51,8 @@ _DIRECT = (
     "priority",
     "idempotency_key",
     "json_schema",
+    "regex",
+    "lark_grammar",
     "shared_prefix_characters",
 )
 

@@ -17,6 +17,7 @@ from weir.gateway.v1.inference_service_pb2 import (
     GenerateResponse,
 )
 from weir_client.answer import Answer
+from weir_client.choice import Choice
 from weir_client.errors import CallCancelled, ServerError, WeirClientError, from_rpc_error
 from weir_client.retry import RetryPolicy
 
@@ -25,6 +26,8 @@ Call = grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse]
 
 class AnswerStream:
     """Iterate for the text; afterwards read `usage` and `finish_reason`.
+
+    Of several answers (`n`) that is the text of the first; `responses` has them all.
 
     `aclose` and the end of `async with` cancel a request that still runs: the server stops the
     work and charges what ran. Iterating raises WeirClientError's subclasses.
@@ -55,12 +58,11 @@ class AnswerStream:
         """`stop`, `length` or `abort`; empty until the end."""
         if self.finished is None:
             return ""
-        name = FinishReason.Name(self.finished.finish_reason)
-        return name.removeprefix("FINISH_REASON_").lower()
+        return _word(self.finished.finish_reason)
 
     async def __aiter__(self) -> AsyncIterator[str]:
         async for response in self.responses():
-            if response.HasField("delta") and response.delta.text:
+            if response.HasField("delta") and response.delta.text and not response.delta.choice:
                 yield response.delta.text
 
     async def responses(self) -> AsyncIterator[GenerateResponse]:
@@ -78,16 +80,26 @@ class AnswerStream:
 
     async def collect(self) -> Answer:
         """Reads to the end and returns the whole answer."""
-        text = "".join([piece async for piece in self])
+        choices = [Choice()]
+        async for response in self.responses():
+            if response.HasField("delta"):
+                while len(choices) <= response.delta.choice:
+                    choices.append(Choice())
+                choices[response.delta.choice].add(response.delta)
         accepted, finished = self.accepted or Accepted(), self.finished or Finished()
+        ends = [end.finish_reason for end in finished.choices] or [finished.finish_reason]
+        choices.extend(Choice() for _ in ends[len(choices) :])
+        for choice, reason in zip(choices, ends, strict=False):
+            choice.finish_reason = _word(reason)
         return Answer(
-            text=text,
+            text=choices[0].text,
             finish_reason=self.finish_reason,
             usage=finished.usage,
             request_id=self.request_id,
             model=accepted.model,
             lifecycle=finished.lifecycle,
             degradations=tuple(accepted.degradations),
+            choices=tuple(choices),
         )
 
     async def aclose(self) -> None:
@@ -139,6 +151,10 @@ class AnswerStream:
             self.accepted = response.accepted
         elif response.HasField("finished"):
             self.finished = response.finished
+
+
+def _word(reason: "FinishReason.ValueType") -> str:
+    return FinishReason.Name(reason).removeprefix("FINISH_REASON_").lower()
 
 
 def _task_is_cancelled() -> bool:
