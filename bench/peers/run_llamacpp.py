@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from bench.peers.llamacpp_params import model_params
 from bench.peers.runner import serve, take_stdout
 
 _BATCH = 2048
@@ -26,8 +27,8 @@ class LlamaCpp:
     def __init__(self, model_file: str) -> None:
         self._lib: Any = import_module("llama_cpp")
         self._lib.llama_backend_init()
-        defaults = self._lib.llama_model_default_params()
-        self._model = self._lib.llama_model_load_from_file(model_file.encode(), defaults)
+        params = model_params(self._lib)
+        self._model = self._lib.llama_model_load_from_file(model_file.encode(), params)
         if not self._model:
             raise RuntimeError(f"{model_file} does not load")
         self._rows = self._lib.llama_batch_init(_BATCH, 0, _MOST_STREAMS)

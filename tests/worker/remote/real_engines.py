@@ -18,6 +18,7 @@ from bench.peers.home import gguf_file, interpreter, is_installed, model_files
 
 MODEL = "smollm2"
 SLOTS = 2
+_ROOT = Path(__file__).resolve().parents[3]
 _LOAD_S = 400.0
 # One thread: several spin while they wait for each other, which stands still on a busy machine.
 _ENVIRONMENT = {
@@ -94,7 +95,7 @@ ENGINES = {
         environment="llamacpp",
         arguments=lambda port: (
             "-m",
-            "llama_cpp.server",
+            "bench.peers.llamacpp_server",
             f"--model={gguf_file()}",
             f"--model_alias={MODEL}",
             "--host=127.0.0.1",
@@ -109,6 +110,8 @@ ENGINES = {
         settings=("--upstream-dialect=llama-cpp-python", "--max-running=1"),
         counts=False,
         slots=1,
+        # It ends the stream without a word.
+        too_long="WORKER_LOST",
     ),
 }
 
@@ -139,7 +142,8 @@ def running_engine(name: str, folder: Path) -> Iterator[RunningEngine]:
         process = subprocess.Popen(
             [str(interpreter(engine.environment)), *engine.arguments(port)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            env=os.environ | _ENVIRONMENT, start_new_session=True, cwd=folder,
+            env=os.environ | _ENVIRONMENT | {"PYTHONPATH": str(_ROOT)},
+            start_new_session=True, cwd=folder,
         )  # fmt: skip
     try:
         path = "/v1" if engine.scheme == "http" else ""

@@ -157,12 +157,7 @@ async def test_an_abort_in_the_stream_gives_the_place_back(engine: RunningEngine
     async with worker_process(engine) as worker:
         # As many as it has places, so that the next one needs one of them.
         wanted = [asking(_COUNTING, 1_500) for _ in range(engine.engine.slots)]
-        begun = [asyncio.Event() for _ in wanted]
-        running = [
-            asyncio.create_task(worker.answer(each, event))
-            for each, event in zip(wanted, begun, strict=True)
-        ]
-        await asyncio.gather(*(asyncio.wait_for(event.wait(), _ANSWER_S) for event in begun))
+        running = [await begin(worker, each) for each in wanted]
         for each in wanted:
             abort = AbortRequest(attempt=each.attempt, cause=Outcome.OUTCOME_CANCELLED)
             await worker.stub.Abort(abort, timeout=10)
@@ -180,11 +175,9 @@ async def test_one_more_than_it_takes_is_refused_as_busy(engine: RunningEngine) 
     if not engine.engine.refusal:
         pytest.skip("this engine queues without a bound")
     async with worker_process(engine) as worker:
-        begun = [asyncio.Event() for _ in range(engine.engine.slots)]
         running = [
-            asyncio.create_task(worker.answer(asking(_COUNTING, 1_500), event)) for event in begun
+            await begin(worker, asking(_COUNTING, 1_500)) for _ in range(engine.engine.slots)
         ]
-        await asyncio.gather(*(asyncio.wait_for(event.wait(), _ANSWER_S) for event in begun))
         refused = await worker.answer(asking(_COUNTING, 2))
         for task in running:
             task.cancel()
@@ -209,9 +202,7 @@ async def test_a_prompt_beyond_its_context_is_refused(engine: RunningEngine) -> 
 
 async def test_its_death_ends_what_runs_and_then_the_worker(engine: RunningEngine) -> None:
     async with worker_process(engine) as worker:
-        begun = asyncio.Event()
-        running = asyncio.create_task(worker.answer(asking(_COUNTING, 1_500), begun))
-        await asyncio.wait_for(begun.wait(), _ANSWER_S)
+        running = await begin(worker, asking(_COUNTING, 1_500))
         engine.die()
         answer = await running
         status = await asyncio.wait_for(worker.process.wait(), 60)
@@ -221,6 +212,18 @@ async def test_its_death_ends_what_runs_and_then_the_worker(engine: RunningEngin
     assert answer.terminal.finish_reason == FinishReason.FINISH_REASON_ERROR
     assert answer.terminal.usage.completion_tokens == len(answer.token_ids)
     assert status == 1
+
+
+async def begin(worker: RemoteWorker, wanted: GenerationSpec) -> asyncio.Task[Answer]:
+    """Start one, and return once it has streamed something."""
+    begun = asyncio.Event()
+    running = asyncio.create_task(worker.answer(wanted, begun))
+    waiting = asyncio.create_task(begun.wait())
+    done, _ = await asyncio.wait(
+        {running, waiting}, timeout=_ANSWER_S, return_when=asyncio.FIRST_COMPLETED
+    )
+    assert waiting in done, running.result().reason if running in done else "nothing came"
+    return running
 
 
 async def answer_when_there_is_room(worker: RemoteWorker) -> Answer:
