@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-engine peers clean
+.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-engine bench-gpu peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench-limiter: $(VENV)/.installed-dev ## Measure the token account; the last lin
 
 peers: $(VENV)/.created ## Install the engines and gateways that ours are measured beside (under $PEERS)
 	$(BIN)/python -m bench.peers.install $(ARGS)
+
+bench-gpu: $(VENV)/.installed-run ## Measure what the engine makes of a GPU; the last line is JSON
+	$(BIN)/python -m bench.gpu $(ARGS)
 
 bench-engine: $(VENV)/.installed-run ## Measure the engine and its peers; the last line is JSON
 	$(BIN)/python -m bench.engine $(ARGS)
