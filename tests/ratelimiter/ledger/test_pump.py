@@ -25,6 +25,7 @@ from weir_ratelimiter.ledger.url import parse_url
 from weir_ratelimiter.ledger.verification import differences
 
 DEADLINE_S = 20.0
+REFUSES = "ledger_rows_refuse"
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -100,6 +101,29 @@ class ForgetfulOutbox(ListOutbox):
         await super().acknowledge(ids)
 
 
+async def _refuse(book: Book, request_id: str) -> None:
+    """Have the database refuse the rows of a request."""
+    if book.ledger.database.sqlite:
+        statement = (
+            f"CREATE TRIGGER {REFUSES} BEFORE INSERT ON ledger_rows "
+            f"WHEN NEW.request_id = '{request_id}' "
+            "BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed'); END"
+        )
+    else:
+        check = f"CHECK (request_id <> '{request_id}')"
+        statement = f"ALTER TABLE ledger_rows ADD CONSTRAINT {REFUSES} {check}"
+    async with book.ledger.database.writing() as turn:
+        await turn.connection.execute(text(statement))
+
+
+async def _refuse_nothing(book: Book) -> None:
+    statement = f"DROP TRIGGER {REFUSES}"
+    if not book.ledger.database.sqlite:
+        statement = f"ALTER TABLE ledger_rows DROP CONSTRAINT {REFUSES}"
+    async with book.ledger.database.writing() as turn:
+        await turn.connection.execute(text(statement))
+
+
 def poisons() -> list[LedgerEvent]:
     good = charge("poison")
     return [
@@ -162,22 +186,31 @@ async def test_another_charge_of_an_erased_tenant_is_seen(book: Book) -> None:
 
 async def test_a_row_that_the_database_refuses_is_set_aside_too(book: Book) -> None:
     await book.ledger.database.ready()
-    async with book.ledger.database.writing() as turn:
-        name = "ledger_rows_refuse"
-        if book.ledger.database.sqlite:
-            await turn.connection.execute(
-                text(
-                    f"CREATE TRIGGER {name} BEFORE INSERT ON ledger_rows "
-                    "WHEN NEW.request_id = 'bad' "
-                    "BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed'); END"
-                )
-            )
-        else:
-            check = f"ALTER TABLE ledger_rows ADD CONSTRAINT {name} CHECK (request_id <> 'bad')"
-            await turn.connection.execute(text(check))
+    await _refuse(book, "bad")
     await book.write(charge("a"), charge("bad"), charge("b"))
     assert [row.request_id for row in await book.rows()] == ["a", "b"]
     assert len(await rejected(book)) == 1
+
+
+async def test_what_was_set_aside_is_tried_again_at_the_next_start(book: Book) -> None:
+    """The database refuses a request until it is put right; a contradiction stays one."""
+    await book.ledger.database.ready()
+    await _refuse(book, "bad")
+    await book.write(charge("a"), charge("bad"), charge("a", Usage(20, 4, 5)))
+    assert len(await rejected(book)) == 2
+    async with running(book):
+        book.outbox.put(charge("b"))
+        await until(lambda: not book.outbox.entries)
+    assert [row.request_id for row in await book.rows()] == ["a", "b"]
+    assert len(await rejected(book)) == 2
+    await _refuse_nothing(book)
+    async with running(book):
+        book.outbox.put(charge("c"))
+        await until(lambda: not book.outbox.entries)
+    assert [row.request_id for row in await book.rows()] == ["a", "b", "bad", "c"]
+    (kept,) = await rejected(book)
+    assert "prompt_tokens 10, here 20" in kept.cause
+    assert await differences(book.ledger.database) == []
 
 
 async def test_a_database_that_goes_and_comes_back_loses_nothing() -> None:

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from sqlalchemy.exc import DataError, IntegrityError
-
 from weir_core.errors import WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.change import EventKind, LedgerEvent
 from weir_ratelimiter.ledger.database import FAILURES, cause_of, told_as_unavailable
 from weir_ratelimiter.ledger.metrics import LedgerMetrics
-from weir_ratelimiter.ledger.rejects import Rejects
+from weir_ratelimiter.ledger.redrive import Redrive
+from weir_ratelimiter.ledger.rejects import POISON, Rejects
 from weir_ratelimiter.ledger.writer import LedgerWriter
 from weir_ratelimiter.store.base import Backlog, Mark, OutboxEntry
 
@@ -24,9 +23,6 @@ _LONGEST_PAUSE_S = 5.0
 _STORE_S = 10.0
 # Callers wait 10 s by default: they are told why within it.
 _FLUSH_S = 8.0
-
-# The database is well; the event is not.
-_POISON = (DataError, IntegrityError, OverflowError, ValueError)
 
 
 class Outbox(Protocol):
@@ -73,6 +69,7 @@ class LedgerPump:
         self._outbox = outbox
         self._writer = writer
         self._rejects = rejects
+        self._redrive = Redrive(writer, rejects)
         self._metrics = metrics
         self._now_ms = now_ms
         self._moving = asyncio.Lock()
@@ -133,15 +130,17 @@ class LedgerPump:
 
     async def _run(self) -> None:
         pause_s = _INTERVAL_S
+        redriven = False
         while True:
             await asyncio.sleep(pause_s)
+            redriven = redriven or await self._tried(self._redrive.run)
             moved = await self._tried(self._drain)
             if moved:
                 self.last_error = ""
             pause_s = _INTERVAL_S if moved else min(2 * pause_s, _LONGEST_PAUSE_S)
             await self._tried(self._measure)
 
-    async def _tried(self, work: Callable[[], Awaitable[None]]) -> bool:
+    async def _tried(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Whether it succeeded; nothing that it raises ends the pump."""
         try:
             await work()
@@ -162,7 +161,7 @@ class LedgerPump:
     async def _book(self, events: Sequence[LedgerEvent]) -> None:
         try:
             written = await self._writer.write(events)
-        except _POISON as error:
+        except POISON as error:
             await self._set_aside(events, error)
             return
         for kind, number in Counter(row.kind for row in written.rows).items():

@@ -1,13 +1,20 @@
 """Events that cannot be written: set aside, so that they hold up no other."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
+from sqlalchemy import delete, select
+from sqlalchemy.exc import DataError, IntegrityError
 
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.ledger.database import Database, Turn
 from weir_ratelimiter.ledger.tables import rejects
+
+POISON = (DataError, IntegrityError, OverflowError, ValueError)
+"""The database is well; the event is not."""
+
+_events = msgspec.msgpack.Decoder(LedgerEvent)
 
 
 class Rejects:
@@ -25,6 +32,23 @@ class Rejects:
         """
         async with self._database.writing() as turn:
             await self.put(turn, event, cause)
+
+    async def some(self, after: str, most: int) -> Sequence[tuple[str, LedgerEvent]]:
+        """Events by digest, those that come after the digest `after`, at most `most`."""
+        chosen = (
+            select(rejects.c.digest, rejects.c.event)
+            .where(rejects.c.digest > after)
+            .order_by(rejects.c.digest)
+            .limit(most)
+        )
+        async with self._database.reading() as connection:
+            found = list(await connection.execute(chosen))
+        return [(digest, _events.decode(encoded)) for digest, encoded in found]
+
+    async def remove(self, digest: str) -> None:
+        """Keep an event no longer."""
+        async with self._database.writing() as turn:
+            await turn.connection.execute(delete(rejects).where(rejects.c.digest == digest))
 
     async def put(self, turn: Turn, event: LedgerEvent, cause: str) -> None:
         """As `add`, in a turn that has begun."""

@@ -1,7 +1,7 @@
 """The connection to Redis or Valkey: a call is repeated only where that is safe."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import redis.asyncio as aioredis
@@ -14,7 +14,7 @@ from weir_ratelimiter.store.redis.faults import INDETERMINATE, unavailable
 from weir_ratelimiter.store.redis.scripts import LIBRARY
 
 Reply = list[Any]
-Command = tuple[str, str, Unpack[tuple[str | bytes | int, ...]]]
+Command = tuple[str, str, *tuple[str | bytes | int, ...]]
 """Name, key, and what else there is."""
 
 
