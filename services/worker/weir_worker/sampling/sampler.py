@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from weir_worker.sampling.adjust import adjusted
+from weir_worker.sampling.inversion import invert, invert_wide
 from weir_worker.sampling.logprobs import logprobs_of
 from weir_worker.sampling.samples import Samples
 from weir_worker.sampling.state import SamplingState
@@ -87,7 +88,7 @@ def _draw(
         floors = _column(logits, [_log(state.params.min_p) for state in states])
         scaled = scaled.masked_fill(scaled < floors, float("-inf"))
     if width == 0:
-        return _invert(scaled.softmax(dim=-1).double(), uniforms).tolist()
+        return invert_wide(scaled.exp_(), uniforms).tolist()
     top_p = _column(logits, [state.params.top_p for state in states], torch.float64)
     top_k = [state.params.top_k for state in states]
     if max(top_k) > 0:
@@ -111,7 +112,7 @@ def _draw_top_k(
     beyond = ranks >= _column(scaled, top_k, torch.int64)
     probabilities = values.masked_fill(beyond, float("-inf")).softmax(dim=-1).double()
     kept, _ = _nucleus(probabilities, top_p)
-    return tokens.gather(1, _invert(kept, uniforms).unsqueeze(1)).squeeze(1).tolist()
+    return tokens.gather(1, invert(kept, uniforms).unsqueeze(1)).squeeze(1).tolist()
 
 
 def _draw_top_p(
@@ -119,7 +120,7 @@ def _draw_top_p(
 ) -> list[int]:
     values, tokens = probabilities.topk(width, dim=-1)
     kept, mass = _nucleus(values.double(), top_p)
-    chosen = tokens.gather(1, _invert(kept, uniforms).unsqueeze(1)).squeeze(1).tolist()
+    chosen = tokens.gather(1, invert(kept, uniforms).unsqueeze(1)).squeeze(1).tolist()
     vocabulary = probabilities.shape[1]
     if width == vocabulary:
         return chosen
@@ -136,12 +137,6 @@ def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> tuple[torch.Te
     cumulative = probabilities.cumsum(dim=-1)
     before = cumulative - probabilities
     return probabilities.masked_fill(before >= top_p, 0.0), cumulative[:, -1:]
-
-
-def _invert(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Return the index at which the cumulative weight first exceeds uniform x total."""
-    cumulative = weights.cumsum(dim=-1)
-    return torch.searchsorted(cumulative, cumulative[:, -1:] * uniforms, right=True).squeeze(1)
 
 
 def _column(
