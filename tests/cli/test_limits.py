@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import sys
@@ -9,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.ratelimiter.test_service import TOKEN, service
 from weir_cli.app import app
 from weir_cli.errors import CommandError
 
@@ -205,3 +207,26 @@ def test_a_limit_to_adjust_is_named_by_its_id_or_as_explained(
     monkeypatch.setattr(adjust, "ask", ask)
     CliRunner().invoke(app, ["limits", "adjust", "acme", told, "5", "--note", "why"])
     assert stub.AdjustLimit.call_args.args[0].limit_id == asked
+
+
+async def test_limits_are_shown_with_their_levels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CLUSTER_TOKEN", TOKEN.get_secret_value())
+    async with service(tmp_path) as served:
+        await served.reserve("r")
+
+        async def shown(*more: str) -> str:
+            command = ["limits", "show", "acme", "--model", "m", "--address", served.address]
+            result = await asyncio.to_thread(CliRunner().invoke, app, [*command, *more])
+            assert result.exit_code == 0, result.output
+            return result.output
+
+        lines = (await shown()).splitlines()
+        heads, *rows = [line.split() for line in lines]
+        assert heads[:6] == ["LIMIT", "COUNTS", "OF", "USED", "HELD", "LEFT"]
+        response = json.loads(await shown("-o", "json"))
+        told = {limit["limit_id"]: limit for limit in response["limits"]}
+        assert [row[0] for row in rows] == list(told)
+        held = {row[0]: row[4] for row in rows}
+        assert held["tenant:acme/tpm"] == told["tenant:acme/tpm"]["held"] != "0"

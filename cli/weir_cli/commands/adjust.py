@@ -3,7 +3,6 @@
 import asyncio
 import time
 import uuid
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from google.protobuf.json_format import MessageToJson
 
 from weir.common.v1.subject_pb2 import Subject
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import AdjustLimitRequest, AdjustLimitResponse
+from weir_cli.account_options import Address, Key, Model, OfStateDir, Printed, Tenant, User
 from weir_cli.account_text import limits_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
@@ -22,25 +22,21 @@ from weir_gateway.directory.units import parse_amount
 
 
 def adjust(
-    tenant: Annotated[str, typer.Argument(help="Tenant whose account it is.")],
+    tenant: Tenant,
     limit: Annotated[str, typer.Argument(help="Id of the limit, such as tpm, or as explained.")],
     amount: Annotated[str, typer.Argument(help="Units, such as 50000 or 50k.")],
     note: Annotated[str, typer.Option(help="Why; kept in the ledger.")],
     take: Annotated[bool, typer.Option("--take", help="Take them instead of giving.")] = False,
     money: Annotated[bool, typer.Option("--money", help="AMOUNT is money, for cost.")] = False,
-    user: Annotated[str, typer.Option(help="User that the limit applies to.")] = "",
-    key: Annotated[str, typer.Option(help="Public id of the key that it applies to.")] = "",
-    model: Annotated[str, typer.Option(help="Model that it applies to.")] = "",
+    user: User = "",
+    key: Key = "",
+    model: Model = "",
     adjustment_id: Annotated[
         str, typer.Option("--id", help="Makes a repeat harmless; default: a new one.")
     ] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
-    state_dir: Annotated[
-        Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
-    ] = None,
-    address: Annotated[
-        str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")
-    ] = "",
+    output: Printed = Output.TEXT,
+    state_dir: OfStateDir = None,
+    address: Address = "",
 ) -> None:
     """Give AMOUNT to a bucket or window, or take it."""
     units = _units(amount, money)

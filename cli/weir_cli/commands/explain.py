@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     ExplainResponse,
     ReserveRequest,
 )
+from weir_cli.account_options import Address, Key, Model, OfStateDir, Printed, Tenant, User
 from weir_cli.account_text import account_text, decision_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
@@ -23,10 +23,10 @@ from weir_ratelimiter.domain.ids import reservation_id
 
 
 def explain(
-    tenant: Annotated[str, typer.Argument(help="Tenant whose account it is.")],
-    user: Annotated[str, typer.Option(help="One of its users.")] = "",
-    key: Annotated[str, typer.Option(help="Public id of one of its keys.")] = "",
-    model: Annotated[str, typer.Option(help="Name of a model; its limits apply too.")] = "",
+    tenant: Tenant,
+    user: User = "",
+    key: Key = "",
+    model: Model = "",
     prompt_tokens: Annotated[
         int, typer.Option(min=0, help="Ask what a request with such a prompt would meet.")
     ] = 0,
@@ -42,13 +42,9 @@ def explain(
             "hold no reservation and are not found.",
         ),
     ] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
-    state_dir: Annotated[
-        Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
-    ] = None,
-    address: Annotated[
-        str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")
-    ] = "",
+    output: Printed = Output.TEXT,
+    state_dir: OfStateDir = None,
+    address: Address = "",
 ) -> None:
     """Show what every limit of a tenant is at; change nothing.
 

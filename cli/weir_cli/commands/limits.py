@@ -1,4 +1,4 @@
-"""`weir limits`: checks a directory file without a running stack, and adjusts running limits."""
+"""`weir limits`: checks a directory file without a running stack; shows and adjusts limits."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from weir_cli.commands.adjust import adjust
+from weir_cli.commands.show import show
 from weir_cli.output import Output
 from weir_gateway.directory.advice import advise
 from weir_gateway.directory.file import DirectoryFileError, read_document
 from weir_gateway.directory.places import Places
 
-app = typer.Typer(help="Check limits, plans and prices; adjust what runs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Check limits, plans and prices; show and adjust what runs.", no_args_is_help=True
+)
 
 
+app.command("show")(show)
 app.command("adjust")(adjust)
 
 
