@@ -13,7 +13,7 @@ class DecodeTurns:
 
     def pick(self, ready: list[Sequence], max_rows: int, max_context: int) -> list[Sequence]:
         """Choose among sequences with one row to compute; at least one, if there is any."""
-        if len(ready) <= max_rows and sum(map(_context, ready)) <= max_context:
+        if len(ready) <= max_rows and sum([len(s.token_ids) for s in ready]) <= max_context:
             self._left_out = []
             return ready
         chosen: list[Sequence] = []

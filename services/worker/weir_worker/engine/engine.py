@@ -64,6 +64,8 @@ class Engine:
     ) -> None:
         self.planner = StepPlanner(kv, limits)
         self._runner = runner
+        # Asked once: a look at a protocol takes as long as ten sequences of a step.
+        self._overlapping = runner if isinstance(runner, OverlappingRunner) else None
         self._kv = kv
         self._intake = Intake(model, kv, detokenizers, clock)
         self._clock = clock
@@ -106,7 +108,7 @@ class Engine:
     @property
     def overlaps(self) -> bool:
         """Whether steps are computed elsewhere, so that other work costs them nothing."""
-        return isinstance(self._runner, OverlappingRunner)
+        return self._overlapping is not None
 
     def step(self, meanwhile: Callable[[], None] = _nothing) -> StepOutput:
         """Compute one step and return everything that happened since the last output.
@@ -241,7 +243,8 @@ class Engine:
                 self._finish(sequence, FinishReason.ERROR, failure, discard=True)
             return
         run_us = self._clock.monotonic_us() - began_us
-        self.planner.cost.observe(plan.shape(), run_us)
+        if self.planner.cost.wants(plan.decodes < len(plan.sequences)):
+            self.planner.cost.observe(plan.shape(), run_us)
         self._news.computed(plan, run_us)
         plan.note_chunks(start_us, self._clock.now_us())
         self._absorb(plan, samples)
@@ -252,9 +255,9 @@ class Engine:
         states: list[SamplingState],
         meanwhile: Callable[[], None],
     ) -> Samples:
-        if not isinstance(self._runner, OverlappingRunner):
+        if self._overlapping is None:
             return self._runner.run(batch, states)
-        pending = self._runner.start(batch, states)
+        pending = self._overlapping.start(batch, states)
         meanwhile()
         return pending.wait()
 

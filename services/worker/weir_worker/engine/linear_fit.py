@@ -37,7 +37,7 @@ class LinearFit:
     def observe(self, features: Sequence[float], value: float) -> None:
         """Take a sample; a value below 0 counts as 0."""
         value = max(0.0, value)
-        odd = self.samples >= _TRUSTED and value > _OUTLIER * self.predict(features)
+        odd = self.samples >= _TRUSTED and value > _OUTLIER * _product(self._last, features)
         self._odd = self._odd + 1 if odd else 0
         if 0 < self._odd < _IN_A_ROW:
             return
@@ -48,10 +48,12 @@ class LinearFit:
             self._targets[row] = _KEEP * self._targets[row] + left * value
         self.samples += 1
         self._stale = True
+        if self.samples % _TRUSTED == 0:
+            self.coefficients()
 
     def predict(self, features: Sequence[float]) -> float:
         """Predict the value at `features`."""
-        return sum(c * x for c, x in zip(self.coefficients(), features, strict=True))
+        return _product(self.coefficients(), features)
 
     def coefficients(self) -> list[float]:
         """Return the coefficients; 0 where nothing is known."""
@@ -93,3 +95,7 @@ class LinearFit:
             known = sum(rows[pivot][k] * solution[k] for k in range(pivot + 1, size))
             solution[pivot] = (rows[pivot][size] - known) / rows[pivot][pivot]
         return solution
+
+
+def _product(coefficients: Sequence[float], features: Sequence[float]) -> float:
+    return sum([c * x for c, x in zip(coefficients, features, strict=True)])

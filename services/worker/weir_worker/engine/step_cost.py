@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from weir_worker.engine.linear_fit import LinearFit
 
+# Steps that decode alone are many and alike.
+_ALL_OF_THE_FIRST, _ONE_IN = 32, 8
+
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
@@ -59,8 +62,16 @@ class StepCost:
 
     def __init__(self) -> None:
         self.largest_prefill = 0
+        self._decode_steps = 0
         self._decode = LinearFit(3)
         self._prefill = LinearFit(3)
+
+    def wants(self, prefills: bool) -> bool:
+        """Whether the step that ran is to be observed: of those that decode alone, one in 8."""
+        if prefills:
+            return True
+        self._decode_steps += 1
+        return self._decode_steps <= _ALL_OF_THE_FIRST or self._decode_steps % _ONE_IN == 0
 
     def observe(self, shape: StepShape, us: int) -> None:
         """Learn from a step that took so many microseconds."""
