@@ -41,10 +41,10 @@ _DEFAULT_PEERS = ("openvino", "llama.cpp", "vllm")
 _KV_BYTES = 2 << 30
 # Part -> share of the whole time.
 _SHARES = {
-    "race": 0.57,
-    "quality": 0.05,
-    "stall": 0.11,
-    "prefix": 0.05,
+    "race": 0.52,
+    "quality": 0.12,
+    "stall": 0.1,
+    "prefix": 0.04,
     "contexts": 0.06,
     "overhead": 0.02,
     "shapes": 0.14,

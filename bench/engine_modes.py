@@ -6,7 +6,6 @@ from typing import Any
 
 from bench.engine_alone import open_engine
 from bench.samples import say
-from weir_core.errors import InvalidField
 from weir_core.errors.startup import StartupError
 from weir_worker.engine.client import EngineClient
 from weir_worker.engine.config import EngineConfig
@@ -45,7 +44,7 @@ async def open_mode(
             try:
                 config = engine_config(model, mode, kv_memory_bytes)
                 engine = await stack.enter_async_context(open_engine(config))
-            except (StartupError, InvalidField) as error:
+            except StartupError as error:
                 say(f"{mode}: not measured: {error}")
                 continue
             yield mode, engine

@@ -1,8 +1,8 @@
 """How far int8 and the peers are from exact fp32, on the texts of `bench/texts`.
 
-Mean Kullback-Leibler divergence of the next token's distribution over all rows, in nats, and
-the part of rows whose likeliest token is the same. The reference is our fp32 model, which the
-tests hold against transformers.
+Mean Kullback-Leibler divergence of the next token's distribution over a text's rows, in nats,
+and the part of its rows whose likeliest token is the same; of the worst text. The reference is
+our fp32 model, which the tests hold against transformers.
 """
 
 import asyncio
@@ -12,14 +12,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 
 from bench.divergence import Logits, divergence
+from bench.int8_quality import TEXTS, int8_quality
+from bench.int8_quality import figures as int8_figures
 from bench.peers.peer_process import RUNNERS, PeerFailed, Runner, open_peer
 from bench.samples import Budget, Samples, say
+from weir_core.errors import WeirError
 from weir_core.model_folder import ModelFolder
+from weir_worker.models.base import ForwardBatch, SequenceSlice
+from weir_worker.models.int8_check import TOKENS, read_texts
+from weir_worker.models.loader import load_model
 
-_TEXTS = Path(__file__).with_name("texts")
-_TOKENS = 256
 _BLOCK = 16
 _LOAD_S = 240.0
 
@@ -27,7 +32,8 @@ _LOAD_S = 240.0
 async def measure_quality(
     model: str, peers: Sequence[str], samples: Samples, budget: Budget
 ) -> None:
-    """`kl/NAME` and `top1/NAME` of each peer that gives logits."""
+    """`kl/NAME` and `top1/NAME` of our int8 and of each peer that gives logits."""
+    await _measure_int8(Path(model), samples)
     texts = await asyncio.to_thread(_token_ids, Path(model))
     reference = await asyncio.to_thread(_fp32_logits, Path(model), texts)
     for runner in RUNNERS:
@@ -53,6 +59,17 @@ def quality_figures(samples: Samples, peers: Sequence[str]) -> dict[str, Any]:
     }
 
 
+async def _measure_int8(model: Path, samples: Samples) -> None:
+    try:
+        told = int8_figures(await asyncio.to_thread(int8_quality, model))
+    except WeirError as error:
+        say(f"quality: int8: {error.message}")
+        return
+    samples.add("kl/int8", told["int8_kl"])
+    samples.add("top1/int8", told["int8_top1"])
+    say(f"quality: int8: KL {told['int8_kl']}, the same likeliest token {told['int8_top1']}")
+
+
 async def _measure_peer(
     runner: Runner,
     texts: list[list[int]],
@@ -74,27 +91,22 @@ async def _measure_peer(
 
 def _add(samples: Samples, name: str, reference: list[Logits], found: list[Logits]) -> None:
     told = [divergence(*pair) for pair in zip(reference, found, strict=True)]
-    samples.add(f"kl/{name}", float(np.concatenate([kl for kl, _ in told]).mean()))
-    samples.add(f"top1/{name}", float(np.concatenate([same for _, same in told]).mean()))
+    samples.add(f"kl/{name}", max(float(kl.mean()) for kl, _ in told))
+    samples.add(f"top1/{name}", min(float(same.mean()) for _, same in told))
     say(f"quality: {name}: KL {samples.median(f'kl/{name}', 5)}")
 
 
 def _token_ids(folder: Path) -> list[list[int]]:
     tokenizer = ModelFolder(folder).load_tokenizer()
     return [
-        tokenizer.encode(file.read_text(), add_special_tokens=False).ids[:_TOKENS]
-        for file in sorted(_TEXTS.glob("*.txt"))
+        tokenizer.encode(text, add_special_tokens=False).ids[:TOKENS]
+        for text in read_texts(TEXTS).values()
     ]
 
 
 def _fp32_logits(folder: Path, texts: list[list[int]]) -> list[Logits]:
-    import torch
-
-    from weir_worker.models.base import ForwardBatch, SequenceSlice
-    from weir_worker.models.loader import load_model
-
     model = load_model(folder, device="cpu")
-    blocks = list(range(-(-_TOKENS // _BLOCK)))
+    blocks = list(range(-(-TOKENS // _BLOCK)))
     model.allocate_kv(len(blocks), _BLOCK)
     found = []
     with torch.inference_mode():
