@@ -1,10 +1,15 @@
 """How busy the device is, also by processes that are not ours."""
 
 import importlib
+import logging
 import os
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+logger = logging.getLogger(__name__)
 
 UNKNOWN = -1
 
@@ -38,11 +43,16 @@ class Device(Protocol):
         """A reading of now; fast, raises nothing."""
 
 
-def open_device(device: str) -> Device:
-    """The device that torch calls `device`, such as `cpu` or `cuda:0`."""
-    if device.startswith("cuda"):
-        return _open_gpu(int(device.partition(":")[2] or 0)) or CpuDevice(device)
-    return CpuDevice(device)
+def open_device(device: str, count: int = 1) -> Device:
+    """The device that torch calls `device`, such as `cpu` or `cuda:0`, and those that follow.
+
+    A GPU that cannot be read is told as unknown, and why is logged.
+    """
+    if not device.startswith("cuda"):
+        return CpuDevice(device)
+    first = int(device.partition(":")[2] or 0)
+    gpus = [_open_gpu(first + place) for place in range(count)]
+    return gpus[0] if count == 1 else DeviceGroup(gpus)
 
 
 class CpuDevice:
@@ -109,27 +119,83 @@ class NvidiaDevice:
         return f"{model}-{self._memory_total >> 30}g"
 
     def use(self) -> DeviceUse:
+        """See `Device`. A slice of a GPU (MIG) tells its memory and no utilisation."""
+        utilisation, used = UNKNOWN, 0
+        with suppress(self._nvml.NVMLError):
+            utilisation = 10 * int(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+        with suppress(self._nvml.NVMLError):
+            used = int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+        return DeviceUse(utilisation, used, self._memory_total)
+
+
+class UnreadDevice:
+    """A GPU of which nothing is known but that it is there."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    @property
+    def name(self) -> str:
         """See `Device`."""
-        try:
-            rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
-            memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-        except self._nvml.NVMLError:
-            return DeviceUse(UNKNOWN, 0, self._memory_total)
-        return DeviceUse(10 * int(rates.gpu), int(memory.used), int(memory.total))
+        return f"{socket.gethostname()}/{self._kind}"
+
+    @property
+    def profile(self) -> str:
+        """See `Device`."""
+        return "cuda"
+
+    def use(self) -> DeviceUse:
+        """See `Device`."""
+        return DeviceUse(UNKNOWN, 0, 0)
 
 
-def _open_gpu(index: int) -> NvidiaDevice | None:
-    """None without driver or without the package `nvidia-ml-py`."""
+class DeviceGroup:
+    """Several devices that compute one model, each step as fast as the busiest."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = devices
+
+    @property
+    def name(self) -> str:
+        """See `Device`: that of the first."""
+        return self._devices[0].name
+
+    @property
+    def profile(self) -> str:
+        """See `Device`."""
+        return f"{len(self._devices)}x-{self._devices[0].profile}"
+
+    def use(self) -> DeviceUse:
+        """See `Device`: the highest utilisation, and the memory of all."""
+        uses = [device.use() for device in self._devices]
+        return DeviceUse(
+            max(use.utilisation_millis for use in uses),
+            sum(use.memory_used for use in uses),
+            sum(use.memory_total for use in uses),
+        )
+
+
+def _open_gpu(index: int) -> Device:
+    """Unread without driver or without the package `nvidia-ml-py`."""
     try:
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
-        return NvidiaDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(_physical(index)))
-    except Exception:
+        return NvidiaDevice(nvml, _handle(nvml, index))
+    except Exception as error:
         # NVMLError is a class of the module whose import may be what failed.
-        return None
+        logger.warning(
+            "cuda:%d cannot be read (%s); its use is told as unknown: install the extra 'gpu'",
+            index,
+            error,
+        )
+        return UnreadDevice(f"cuda:{index}")
 
 
-def _physical(index: int) -> Any:
-    """NVML counts all GPUs; torch only those in CUDA_VISIBLE_DEVICES."""
-    visible = [x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x]
-    return int(visible[index]) if index < len(visible) and visible[index].isdigit() else index
+def _handle(nvml: Any, index: int) -> Any:
+    """NVML counts all GPUs; torch only those in CUDA_VISIBLE_DEVICES, by number or by UUID."""
+    visible = [x.strip() for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x]
+    if index >= len(visible):
+        return nvml.nvmlDeviceGetHandleByIndex(index)
+    if visible[index].isdigit():
+        return nvml.nvmlDeviceGetHandleByIndex(int(visible[index]))
+    return nvml.nvmlDeviceGetHandleByUUID(visible[index])

@@ -95,7 +95,7 @@ def assemble(
         address: `host:port` on which the server is bound.
         on_drain_change, on_left: see `Drain`.
     """
-    device = open_device(engine.ready.device)
+    device = open_device(engine.ready.device, settings.tensor_parallel_size)
     identity = identify(settings, engine.ready, device, worker_id=worker_id, address=address)
     attempts = _attempts(settings, engine, identity, clock)
     metrics = WorkerMetrics(telemetry.registry, engine, clock)

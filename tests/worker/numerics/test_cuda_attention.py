@@ -158,7 +158,7 @@ def test_flash_refuses_blocks_dtypes_and_devices_that_are_not_its_own(
 
 def test_flash_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flash_attn", None)
-    with pytest.raises(WeirError, match="install the extra 'gpu'"):
+    with pytest.raises(WeirError, match="install the extra 'flash'"):
         make_attention("flash", torch.device("cpu"), num_heads=4, num_kv_heads=2, head_dim=DIM)
 
 

@@ -37,7 +37,7 @@ class FlashAttention:
         try:
             import_module("flash_attn")
         except ImportError as error:
-            return f"the package flash_attn cannot be imported ({error}); install the extra 'gpu'"
+            return f"the package flash_attn cannot be imported ({error}); install the extra 'flash'"
         if site.block_size % _PAGE_MULTIPLE:
             return f"block_size is {site.block_size}; it must be a multiple of {_PAGE_MULTIPLE}"
         if site.head_dim > _WIDEST_HEAD or site.head_dim % 8:
