@@ -99,3 +99,35 @@ async def test_only_the_first_count_after_a_change_must_be_had(tmp_path: Path) -
         ledger.broken = True
         acct.advance(MINUTE_MS)
         await acct.reserve("c")
+
+
+async def test_a_change_while_no_ratelimiter_ran_is_counted_at_its_start(tmp_path: Path) -> None:
+    """The budget was out of the directory, and charged to, while this process was down."""
+    ledger = Ledger(0)
+    async with account(tmp_path, directory(daily(100)), budgets=ledger) as acct:
+        running = await acct.reserve("a", prompt=10, output=20)
+        await acct.settle(running.record, 10, 20)
+    ledger.known = 60
+    async with account(tmp_path, directory(daily(100)), budgets=ledger) as acct:
+        assert await standing(acct, DAILY) == (40, 0, TODAY)
+        # What was open then may end within the longest life of a lease.
+        ledger.known = 70
+        acct.advance(MINUTE_MS)
+        assert await standing(acct, DAILY) == (30, 0, TODAY)
+        acct.advance(20 * MINUTE_MS)
+        asked = len(ledger.asked)
+        await acct.reserve("b", prompt=1, output=1)
+        assert len(ledger.asked) == asked
+
+
+async def test_a_start_without_the_ledger_goes_on_from_what_the_store_has(tmp_path: Path) -> None:
+    ledger = Ledger(0)
+    async with account(tmp_path, directory(daily(100)), budgets=ledger) as acct:
+        await acct.reserve("a", prompt=10, output=20)
+    ledger.broken = True
+    async with account(tmp_path, directory(daily(100)), budgets=ledger) as acct:
+        await acct.reserve("b", prompt=10, output=20)
+        assert await standing(acct, DAILY) == (40, 60, TODAY)
+        asked = len(ledger.asked)
+        await acct.reserve("c", prompt=1, output=1)
+        assert len(ledger.asked) == asked

@@ -71,6 +71,11 @@ class Continuity:
         """When this process last saw what a budget counts change; 0 if it never did."""
         return self._tenure.changed_ms(limit)
 
+    @property
+    def began_ms(self) -> int:
+        """Since when this process sees changes; what counted before may have been another limit."""
+        return self._tenure.first_ms
+
     def _covers(self, limit: Limit, window: Window) -> bool:
         lent_ms = self._lent_ms.get(limit.key, self._since_ms)
         since_ms = max(self._since_ms, lent_ms, self._tenure.since_ms(limit))

@@ -50,6 +50,11 @@ class Tenure:
         """Since when a budget has counted what it counts, as far as this process saw."""
         return max(self._changed_ms.get(place, self._first_ms) for place in self._places(limit))
 
+    @property
+    def first_ms(self) -> int:
+        """When this process put its first version in force: what was before, it did not see."""
+        return self._first_ms
+
     def changed_ms(self, limit: Limit) -> int:
         """When this process last saw what a budget counts change; 0 if it never did."""
         if not self._changed_ms:
