@@ -1,10 +1,14 @@
 """Keys and values of all layers in fixed blocks of tokens."""
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from weir_core.errors import InvalidField
+
+_ALIGNMENT = 64  # bytes of a cache line
 
 
 class PagedKvCache:
@@ -32,7 +36,7 @@ class PagedKvCache:
             if value < 1:
                 raise InvalidField(field, value, "at least 1")
         shape = (2, num_blocks, block_size, num_kv_heads, head_dim)
-        layers = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        layers = [_zeros(shape, dtype, device) for _ in range(num_layers)]
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.num_kv_heads = num_kv_heads
@@ -57,3 +61,13 @@ class PagedKvCache:
         """
         self._key_slots[layer].index_copy_(0, slots, keys)
         self._value_slots[layer].index_copy_(0, slots, values)
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> torch.Tensor:
+    """Zeros; on CPU they take memory only once they are written, block by block."""
+    if device is not None and device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = math.prod(shape) * dtype.itemsize
+    pages = torch.from_numpy(np.zeros(size + _ALIGNMENT, np.uint8))
+    start = -pages.data_ptr() % _ALIGNMENT
+    return pages[start : start + size].view(dtype).view(shape)

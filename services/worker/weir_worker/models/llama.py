@@ -51,7 +51,7 @@ class LlamaModel:
             dtype=dtype,
             block_size=block_size,
         )
-        self._embedding = weights.take("model.embed_tokens.weight")
+        self._embedding = weights.embedding()
         self._layers = [
             LlamaLayer(config, weights, index, parts, ranks) for index in range(config.num_layers)
         ]

@@ -26,6 +26,10 @@ class RotatedWeights(Weights):
         """See `Weights.take`."""
         return self._rotation.turned(name, super().take)
 
+    def embedding(self) -> torch.Tensor:
+        """See `Weights.embedding`."""
+        return self.take("model.embed_tokens.weight")
+
     def linear(self, parts: Parts, names: list[str]) -> Linear:
         """See `Weights.linear`."""
         linear = parts.int8_linear(self.weight(names), self.bias(names))

@@ -84,6 +84,13 @@ class Weights:
             raise ModelFileError(self._folder, f"tensor {name} ({tensor.dtype}) is not finite")
         return tensor.to(self._device, self._dtype)
 
+    def embedding(self) -> torch.Tensor:
+        """The embedding, [vocab_size, hidden_size].
+
+        A copy: a view would keep the whole file in memory for as long as the model lives.
+        """
+        return self.take(_EMBEDDING).clone()
+
     def weight(self, names: list[str]) -> torch.Tensor:
         """The weights of projections, one below the other."""
         return torch.cat([self.take(f"{name}.weight") for name in names])
