@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
+from weir_gateway.text.bounded_environment import BoundedEnvironment
 from weir_gateway.text.chat import Chat
 
 _MIN_OUTPUT = 1_000_000
@@ -38,8 +38,8 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str], clock: Clock) -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.filters["tojson"] = _tojson
+        environment = self._environment = BoundedEnvironment()
+        environment.add_filter("tojson", _tojson)
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda form: _now(clock).strftime(form)
         self._special_tokens = dict(special_tokens)
@@ -57,6 +57,7 @@ class ChatTemplate:
             WeirError: TEMPLATE_FAILED, the template refused the messages, broke, or went over
                 its bounds (4 times the input, at least 1,000,000 characters; 2 s).
         """
+        longest = max(_MIN_OUTPUT, _OUTPUT_PER_INPUT * chat.size)
         pieces = self._template.generate(
             messages=[message.for_template() for message in chat.messages],
             tools=[dict(tool) for tool in chat.tools] or None,
@@ -64,7 +65,8 @@ class ChatTemplate:
             **self._special_tokens,
         )
         try:
-            return _collect(pieces, max(_MIN_OUTPUT, _OUTPUT_PER_INPUT * chat.size))
+            with self._environment.bounds(_MAX_SECONDS, longest):
+                return _collect(pieces, longest)
         except WeirError:
             raise
         except TemplateError as error:
