@@ -71,6 +71,11 @@ class FakeWorker(WorkerServiceServicer):
     def running(self) -> int:
         return len(self._running)
 
+    @property
+    def tokens(self) -> int:
+        """Made so far by what runs."""
+        return sum(run.tokens for run in self._running.values())
+
     def drop_streams(self) -> None:
         """Breaks every gateway's stream; what ran on it is aborted, as the contract says."""
         for connection in list(self._connections):

@@ -24,7 +24,8 @@ from weir_core.directory import Parameters
 from weir_core.errors import Reason
 from weir_core.token_bytes import TokenBytes
 from weir_gateway.flow.ending import Ending, cancelled, client_gone, quota_stopped
-from weir_gateway.flow.live_request import LiveBounds, LiveRequest, State
+from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.flow.live_state import LiveBounds, State
 from weir_gateway.flow.ports import AttemptListener
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.keys import generate_key

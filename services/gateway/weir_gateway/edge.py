@@ -26,7 +26,7 @@ from weir_gateway.directory.follower import Directory
 from weir_gateway.flow.ending import access_ended
 from weir_gateway.flow.extender import ExtendBounds, Extender
 from weir_gateway.flow.front_desk import DeskBounds, FrontDesk
-from weir_gateway.flow.live_request import LiveBounds
+from weir_gateway.flow.live_state import LiveBounds
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.settler import Settler

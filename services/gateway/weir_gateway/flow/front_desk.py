@@ -1,7 +1,6 @@
 """The life of every request: reserve, queue, run, settle, and one record at the end."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -9,7 +8,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TraceContext
-from weir.ratelimiter.v1.ratelimiter_service_pb2 import LimitStatus, ReserveRequest
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_request_id
@@ -19,10 +17,13 @@ from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.tracing import Tracing, make_current, mark_failed, traceparent_of
 from weir_gateway.caller.request_guard import GuardTicket
+from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.ending import Ending, broken, cancelled, failed
 from weir_gateway.flow.extender import Extender
 from weir_gateway.flow.lifecycle import record_of
-from weir_gateway.flow.live_request import LiveBounds, LiveRequest
+from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.flow.live_state import LiveBounds
+from weir_gateway.flow.messages import reserve_message
 from weir_gateway.flow.ports import SchedulerPort, WorkerPort
 from weir_gateway.flow.request_log import log_end
 from weir_gateway.flow.request_records import RequestRecords
@@ -34,21 +35,6 @@ from weir_gateway.links.limiter import AnswerLost, Limiter, Reservation
 from weir_gateway.metrics import GatewayMetrics
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """A request that was reserved and now runs.
-
-    Attributes:
-        live: the request; its `delivery` holds the answer.
-        limits: where the caller's limits stand now.
-        degraded: the ratelimiter works on a share of the rates.
-    """
-
-    live: LiveRequest
-    limits: Sequence[LimitStatus]
-    degraded: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +211,7 @@ class FrontDesk:
         admitted: asyncio.Future[Reservation],
         span: Span,
     ) -> Reservation | None:
-        request = self._reserve_request(live)
+        request = reserve_message(live.id, live.prepared, lease_s=self._bounds.lease_s)
         try:
             with self._child_span(names.SPAN_RESERVE):
                 reservation = await self._limiter.reserve(request)
@@ -295,18 +281,3 @@ class FrontDesk:
         if not admitted.done():
             admitted.set_exception(cause.error)
         live.delivery.finish(broken(cause.error))
-
-    def _reserve_request(self, live: LiveRequest) -> ReserveRequest:
-        prepared = live.prepared
-        request = ReserveRequest(
-            request_id=live.id,
-            subject=prepared.subject,
-            prompt_tokens=prepared.prompt_tokens,
-            max_new_tokens=prepared.output_tokens,
-            mode=prepared.mode,
-            # Each of several answers fits, as was checked; all together need not.
-            model_context_tokens=prepared.max_context_tokens if prepared.choices == 1 else 0,
-        )
-        setattr(request, "class", prepared.request_class)
-        request.ttl.FromMilliseconds(round(self._bounds.lease_s * 1_000))
-        return request

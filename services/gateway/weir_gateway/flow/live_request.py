@@ -11,8 +11,6 @@ nothing until the end.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum, auto
 
 from weir.common.v1.lifecycle_pb2 import Attempt, Outcome, TerminalRecord, TraceContext
 from weir.common.v1.sampling_pb2 import FinishReason
@@ -36,8 +34,10 @@ from weir_gateway.flow.ending import (
     failed,
     too_slow,
 )
+from weir_gateway.flow.live_state import LiveBounds, State
 from weir_gateway.flow.messages import enqueue_message, start_message
-from weir_gateway.flow.ports import CallLater, SchedulerPort, Timer, WorkerPort
+from weir_gateway.flow.patience import Patience
+from weir_gateway.flow.ports import CallLater, SchedulerPort, WorkerPort
 from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.flow.verdict import Verdict, judge
 from weir_gateway.flow.wire_reason import from_wire
@@ -45,32 +45,6 @@ from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.links.limiter import Reservation
 
 _MAX_UNREAD = 1_000_000
-
-
-class State(Enum):
-    """Where a request is in its life."""
-
-    RESERVING = auto()
-    QUEUED = auto()
-    # Handed to a worker, nothing streamed.
-    STARTED = auto()
-    STREAMING = auto()
-    # An abort is under way; the worker's record is awaited.
-    STOPPING = auto()
-    ENDED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class LiveBounds:
-    """Times that a request waits for others, seconds.
-
-    Attributes:
-        abort_s: for the record of an aborted attempt.
-        scheduler_s: in the queue of a scheduler that is gone.
-    """
-
-    abort_s: float = 5.0
-    scheduler_s: float = 10.0
 
 
 class LiveRequest:
@@ -115,14 +89,13 @@ class LiveRequest:
         self._scheduler = scheduler
         self._workers = workers
         self._clock = clock
-        self._call_later = call_later
         self._bounds = bounds
         self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
         self._epoch = 0
         self._tells = prepared.tells_logprobs
         self._stop: StopCause | None = None
         self._terminal: TerminalRecord | None = None
-        self._waiter: Timer | None = None
+        self._patience = Patience(call_later)
         self._deadline = call_later(deadline_s, lambda: self.stop(deadline_passed(deadline_s)))
 
     # The account
@@ -263,7 +236,7 @@ class LiveRequest:
             return
         self.state = State.STOPPING
         self._workers.abort(self.facts.worker_id, self.attempt, cause.outcome)
-        self._arm(self._bounds.abort_s, self._end)
+        self._patience.until(self._bounds.abort_s, self._end)
 
     def end_now(self) -> None:
         """Ends a stopped request without the record of its worker."""
@@ -284,7 +257,7 @@ class LiveRequest:
 
     def _enqueue(self) -> None:
         self.state = State.QUEUED
-        self._disarm()
+        self._patience.end()
         self._epoch = self._scheduler.epoch
         message = enqueue_message(
             self.id, self.prepared, self.facts, deadline_us=self._deadline_us, trace=self.trace
@@ -301,11 +274,11 @@ class LiveRequest:
             f"no scheduler could be reached for {seconds:.0f} s",
             retry_after_s=2.0,
         )
-        self._arm(seconds, lambda: self.stop(StopCause(Outcome.OUTCOME_SHED, error)))
+        self._patience.until(seconds, lambda: self.stop(StopCause(Outcome.OUTCOME_SHED, error)))
 
     def _start(self, event: Dispatched) -> None:
         facts = self.facts
-        self._disarm()
+        self._patience.end()
         self._terminal = None
         facts.attempt = event.attempt.number
         facts.worker_id = event.worker_id
@@ -370,7 +343,7 @@ class LiveRequest:
         if self._stop is None:
             self._stop = failed(reason, message)
             self._scheduler.withdraw(self.id)
-            self._arm(self._bounds.abort_s, self._end)
+            self._patience.until(self._bounds.abort_s, self._end)
         self.state = State.STOPPING
         self._workers.recover(
             self.facts.worker_id, self.attempt, self._stop.outcome, self._recovered
@@ -388,7 +361,7 @@ class LiveRequest:
         self.state = State.ENDED
         self.facts.ended_us = self._clock.now_us()
         self._deadline.cancel()
-        self._disarm()
+        self._patience.end()
         ending = conclude(
             self.facts, self._terminal, self._stop, prompt_tokens=self.prepared.prompt_tokens
         )
@@ -397,12 +370,3 @@ class LiveRequest:
             self._workers.forget(self.facts.worker_id, self.attempt)
             self._scheduler.finish(self.attempt, ending.usage, ending.outcome)
         self.ended.set_result(ending)
-
-    def _arm(self, seconds: float, then: Callable[[], None]) -> None:
-        self._disarm()
-        self._waiter = self._call_later(seconds, then)
-
-    def _disarm(self) -> None:
-        if self._waiter is not None:
-            self._waiter.cancel()
-            self._waiter = None

@@ -1,8 +1,9 @@
-"""The frames of one request to scheduler and worker."""
+"""The messages of one request to ratelimiter, scheduler and worker."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from weir.common.v1.lifecycle_pb2 import TraceContext
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import ReserveRequest
 from weir.scheduler.v1.scheduler_service_pb2 import Dispatched, Enqueue
 from weir.worker.v1.worker_service_pb2 import GenerationSpec, StartAttempt
 from weir_gateway.flow.request_facts import RequestFacts
@@ -14,6 +15,24 @@ def timestamp(unix_us: int) -> Timestamp:
     """Unix microseconds as a message."""
     seconds, rest = divmod(unix_us, 1_000_000)
     return Timestamp(seconds=seconds, nanos=rest * 1_000)
+
+
+def reserve_message(
+    request_id: str, prepared: PreparedRequest, *, lease_s: float
+) -> ReserveRequest:
+    """Asks the ratelimiter for the prompt and all that may be answered."""
+    message = ReserveRequest(
+        request_id=request_id,
+        subject=prepared.subject,
+        prompt_tokens=prepared.prompt_tokens,
+        max_new_tokens=prepared.output_tokens,
+        mode=prepared.mode,
+        # Each of several answers fits, as was checked; all together need not.
+        model_context_tokens=prepared.max_context_tokens if prepared.choices == 1 else 0,
+    )
+    setattr(message, "class", prepared.request_class)
+    message.ttl.FromMilliseconds(round(lease_s * 1_000))
+    return message
 
 
 def enqueue_message(

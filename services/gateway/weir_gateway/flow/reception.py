@@ -7,7 +7,8 @@ from weir_core.errors import WeirError
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import RequestGuard
-from weir_gateway.flow.front_desk import Admission, FrontDesk
+from weir_gateway.flow.admission import Admission
+from weir_gateway.flow.front_desk import FrontDesk
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics import GatewayMetrics

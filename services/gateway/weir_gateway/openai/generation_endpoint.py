@@ -12,9 +12,9 @@ from weir_core.errors.openai import header_safe
 from weir_core.ids import new_request_id
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
+from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.delivery import Piece, Taken
 from weir_gateway.flow.ending import Ending, client_gone
-from weir_gateway.flow.front_desk import Admission
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.generation_request import GenerationRequest
