@@ -35,8 +35,9 @@ class DecodeGraphs:
     def forward(self, batch: ForwardBatch) -> torch.Tensor:
         """Start the step; logits [rows, vocab_size], overwritten by the next."""
         count = len(batch.slices)
-        self._inputs.fill(batch)
-        recorded = self._recorded[next(rows for rows in self.buckets if rows >= count)]
+        rows = next(rows for rows in self.buckets if rows >= count)
+        self._inputs.fill(batch, rows)
+        recorded = self._recorded[rows]
         recorded.replay()
         return recorded.output[:count]
 

@@ -26,7 +26,7 @@ class DecodeInputs:
         self._host_long = torch.zeros(3, rows, dtype=torch.int64, pin_memory=pinned)
         self._host_table = torch.zeros(rows, most_blocks, dtype=torch.int32, pin_memory=pinned)
         self._long, self._table = self._host_long.numpy(), self._host_table.numpy()
-        self._pad(0)
+        self._pad(0, rows)
         self._device_long = self._host_long.to(device)
         self._device_table = self._host_table.to(device)
         self._lengths = torch.ones(rows, dtype=torch.int32, device=device)
@@ -38,8 +38,11 @@ class DecodeInputs:
         """The most rows."""
         return len(self.wanted)
 
-    def fill(self, batch: ForwardBatch) -> None:
-        """Take over a batch of single rows; the copy to the device is queued, not waited for."""
+    def fill(self, batch: ForwardBatch, rows: int) -> None:
+        """Take over a batch of single rows, filled up to `rows`.
+
+        The copy to the device is queued, not waited for.
+        """
         count = len(batch.slices)
         starts = np.fromiter((piece.start for piece in batch.slices), np.int64, count)
         self._long[0, :count] = batch.token_ids
@@ -49,9 +52,9 @@ class DecodeInputs:
             self._table[row, :blocks] = piece.block_table[:blocks]
         last = self._table[np.arange(count), starts // self._block_size].astype(np.int64)
         self._long[2, :count] = last * self._block_size + starts % self._block_size
-        self._pad(count)
+        self._pad(count, rows)
         self._device_long.copy_(self._host_long, non_blocking=True)
-        self._device_table.copy_(self._host_table, non_blocking=True)
+        self._device_table[:rows].copy_(self._host_table[:rows], non_blocking=True)
         torch.add(self._device_long[1], 1, out=self._lengths)
 
     def tokens(self, rows: int) -> torch.Tensor:
@@ -74,7 +77,7 @@ class DecodeInputs:
             max_keys=blocks.shape[1] * self._block_size,
         )
 
-    def _pad(self, count: int) -> None:
-        self._long[:2, count:] = 0
-        self._long[2, count:] = self._spare * self._block_size
-        self._table[count:, 0] = self._spare
+    def _pad(self, count: int, rows: int) -> None:
+        self._long[:2, count:rows] = 0
+        self._long[2, count:rows] = self._spare * self._block_size
+        self._table[count:rows, 0] = self._spare

@@ -1,5 +1,6 @@
 """Loads a torch model as a runtime."""
 
+import logging
 from typing import get_args
 
 import torch
@@ -21,6 +22,8 @@ from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
 from weir_worker.parallel.model import ParallelModel, load_parallel_model
+
+logger = logging.getLogger(__name__)
 
 _MIB = 1 << 20
 
@@ -109,7 +112,11 @@ def _graphs(
     most_blocks = -(-context // config.block_size)
     rows = min(config.max_running, config.max_step_tokens)
     inputs = DecodeInputs(rows, most_blocks, config.block_size, spare_block, device)
-    return DecodeGraphs(model, inputs, CudaGraphRecorder())
+    try:
+        return DecodeGraphs(model, inputs, CudaGraphRecorder())
+    except RuntimeError as error:
+        logger.warning("decode steps are not recorded as CUDA graphs: %s", error)
+        return None
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
@@ -137,6 +144,8 @@ def _device(name: str) -> torch.device:
         raise InvalidField("device", name, "auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InvalidField("device", name, "cpu: torch sees no CUDA device here")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # Triton starts its kernels on the current device
     return device
 
 
