@@ -8,7 +8,7 @@ from pathlib import Path
 
 TARGETS = {
     *("run", "test", "soak", "lint", "types", "format", "proto", "clean"),
-    *("bench-stack", "bench-limiter"),
+    *("bench-stack", "bench-limiter", "bench-engine", "bench-gpu", "peers", "kernels"),
 }
 
 

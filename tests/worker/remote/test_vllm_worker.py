@@ -68,6 +68,7 @@ async def test_an_abort_cancels_the_call(vllm: VllmServer, tmp_path: Path) -> No
     ("code", "reason"),
     [
         (grpc.StatusCode.RESOURCE_EXHAUSTED, ErrorReason.ERROR_REASON_QUEUE_FULL),
+        (grpc.StatusCode.UNAVAILABLE, ErrorReason.ERROR_REASON_QUEUE_FULL),
         (grpc.StatusCode.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_ENGINE_FAILED),
         (grpc.StatusCode.INTERNAL, ErrorReason.ERROR_REASON_WORKER_LOST),
     ],

@@ -91,8 +91,20 @@ class VllmUpstream:
         except TimeoutError:
             raise WeirError(Reason.WORKER_LOST, "the upstream engine fell silent") from None
         except grpc.aio.AioRpcError as error:
-            raise _failed(error) from None
+            raise self._failed(error) from None
         return None if answer is grpc.aio.EOF else answer
+
+    def _failed(self, error: grpc.aio.AioRpcError) -> WeirError:
+        code = error.code()
+        if code in _BUSY or (code is grpc.StatusCode.UNAVAILABLE and self._connected()):
+            return WeirError(Reason.QUEUE_FULL, "the upstream engine is busy")
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            return WeirError(Reason.ENGINE_FAILED, "the upstream engine refuses the request")
+        return WeirError(Reason.WORKER_LOST, f"the upstream engine: {code.name}")
+
+    def _connected(self) -> bool:
+        """vLLM's servicer says UNAVAILABLE for HTTP's 503; so does gRPC of a lost connection."""
+        return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
 
 def _request(submit: Submit) -> Any:
@@ -144,12 +156,3 @@ def _last(complete: Any, told: int, text: OutputText) -> Piece:
     completion = max(complete.completion_tokens, told + len(token_ids))
     usage = Usage(complete.prompt_tokens, complete.cached_tokens, completion)
     return Piece(token_ids, shown, finish, usage)
-
-
-def _failed(error: grpc.aio.AioRpcError) -> WeirError:
-    code = error.code()
-    if code in _BUSY:
-        return WeirError(Reason.QUEUE_FULL, "the upstream engine is busy")
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return WeirError(Reason.ENGINE_FAILED, "the upstream engine refuses the request")
-    return WeirError(Reason.WORKER_LOST, f"the upstream engine: {code.name}")
