@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from weir.common.v1.lifecycle_pb2 import Attempt, SignedGrant, TerminalRecord
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
@@ -14,38 +13,13 @@ from weir_worker.attempt_observers import AttemptObservers
 from weir_worker.choices import Choices
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import Delta, Failure, StepOutput, Terminal
+from weir_worker.engine_commands import EngineCommands
 from weir_worker.grant_check import GrantCheck
 from weir_worker.running_attempt import AttemptSink, RunningAttempt
 from weir_worker.start_check import StartCheck, check_attempt
+from weir_worker.start_refused import StartRefused
 from weir_worker.terminal_record import record_of, refusal_of, timed
 from weir_worker.terminal_records import AttemptKey, TerminalRecords
-
-
-class EngineCommands(Protocol):
-    """The part of `EngineClient` that attempts need."""
-
-    def submit(self, submit: Submit) -> None:
-        """Queues a start. Raises WeirError(WORKER_LOST) when the engine is gone."""
-
-    def abort(self, request_id: str, attempt: int, reason: Reason, message: str) -> None:
-        """Queues an abort; without effect when the attempt or the engine is gone."""
-
-    def release_session(self, tenant: str, session: str) -> None:
-        """Queues the release of a session; without effect when it or the engine is gone."""
-
-
-class StartRefused(Exception):
-    """Nothing of the attempt ran.
-
-    Attributes:
-        error: why.
-        record: the same as a REJECTED terminal record.
-    """
-
-    def __init__(self, error: WeirError, record: TerminalRecord) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.record = record
 
 
 class Attempts:

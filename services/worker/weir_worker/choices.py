@@ -66,6 +66,7 @@ class Choices:
     def note_end(self, index: int, terminal: Terminal) -> None:
         """An answer has ended; with the first, those that never started have too."""
         self._ends[index] = terminal
+        self._kv_blocks[index] = 0
         if index == 0 and self._started == 1:
             for other in range(1, len(self.keys)):
                 self._ends[other] = msgspec.structs.replace(terminal, usage=Usage(), preemptions=0)

@@ -7,10 +7,11 @@ from weir.worker.v1.worker_service_pb2 import ExecuteRequest, ExecuteResponse, S
 from weir_core.rpc.framed import FramedConnection, FramedOptions, StreamClosed
 from weir_core.telemetry.logs import get_logger
 from weir_worker.abort_cause import STREAM_ENDED, cause_of
-from weir_worker.attempts import Attempts, StartRefused
+from weir_worker.attempts import Attempts
 from weir_worker.engine.events import Delta
 from weir_worker.pending_delta import PendingDelta
 from weir_worker.running_attempt import RunningAttempt
+from weir_worker.start_refused import StartRefused
 from weir_worker.terminal_records import AttemptKey
 
 _Item = PendingDelta | TerminalRecord

@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 from weir.common.v1.lifecycle_pb2 import TerminalRecord
 from weir.worker.v1.worker_service_pb2 import GenerateRequest, GenerateResponse
 from weir_worker.abort_cause import CALL_CANCELLED
-from weir_worker.attempts import Attempts, StartRefused
+from weir_worker.attempts import Attempts
 from weir_worker.engine.events import Delta
 from weir_worker.pending_delta import PendingDelta
 from weir_worker.running_attempt import RunningAttempt
+from weir_worker.start_refused import StartRefused
 
 
 class GenerateStream:

@@ -12,7 +12,7 @@ from weir.common.v1.sampling_pb2 import FinishReason
 from weir_core.clock import ManualClock
 from weir_core.errors import Reason
 from weir_worker.abort_cause import STREAM_ENDED, cause_of
-from weir_worker.attempts import Attempts, StartRefused
+from weir_worker.attempts import Attempts
 from weir_worker.engine.commands import Abort, Preempt, ReleaseSession, Submit
 from weir_worker.engine.engine import Engine
 from weir_worker.engine.events import Delta
@@ -24,6 +24,7 @@ from weir_worker.grant_check import GrantCheck
 from weir_worker.kv import KvManager
 from weir_worker.running_attempt import RunningAttempt
 from weir_worker.start_check import ServedModel, StartCheck
+from weir_worker.start_refused import StartRefused
 from weir_worker.terminal_records import AttemptKey, TerminalRecords
 from weir_worker.text import detokenizer_factory
 

@@ -161,16 +161,16 @@ class Engine:
         if not self.planner.has_work():
             self._compilations.wait(_COMPILE_WAIT_S)
         for submit, future in self._compilations.take_ready():
-            try:
-                constraint = future.result()
-            except WeirError as error:
+            # Not result(): a panic of the library is no Exception, and would end the engine.
+            error = future.exception()
+            if error is None:
+                self._accept_submission(submit, future.result())
+            elif isinstance(error, WeirError):
                 self._news.rejected(submit, Failure.of(error))
-            except Exception:
-                logger.exception("compilation failed", extra={"request_id": submit.request_id})
+            else:
+                logger.error("compilation failed", exc_info=error)
                 failure = Failure(Reason.INTERNAL, "the grammar could not be compiled")
                 self._news.rejected(submit, failure)
-            else:
-                self._accept_submission(submit, constraint)
 
     def _accept_submission(self, submit: Submit, constraint: Constraint | None) -> None:
         try:

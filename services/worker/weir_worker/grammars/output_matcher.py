@@ -31,11 +31,11 @@ class OutputMatcher:
 
     def allowed(self) -> bytes:
         """One bit for each token of the vocabulary, the lowest first; empty with a problem."""
-        mask = self._mask.result()
-        if self._matcher.is_error():
+        # Not result(): a panic of the library is no Exception, and would end the engine.
+        if self._mask.exception() is not None or self._matcher.is_error():
             self.problem = "the grammar became too complex to follow"
             return b""
-        return mask
+        return self._mask.result()
 
     def note(self, token_id: int) -> None:
         """Go on to the next token."""

@@ -8,7 +8,7 @@ from typing import Any
 _BY_NAME = ("$defs", "definitions", "properties", "patternProperties", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ALONE = ("items", "additionalProperties", "contains", "not", "if", "then", "else")
-_MOST_CHECKS = 200
+_MOST_CHECKS = 50
 
 Check = Callable[[str], str]
 """JSON schema as text -> what is wrong with it, or nothing."""
