@@ -152,18 +152,26 @@ async def test_a_schema_is_met_and_the_text_is_the_same_among_others(smollm2: De
         among, *_ = await asyncio.gather(person(), *(free() for _ in range(3)))
         jsonschema.validate(json.loads(alone), PERSON)
         assert among == alone
-        bad = {"properties": {"x": {"uniqueItems": True}}}
+
+
+async def test_a_schema_that_cannot_be_used_is_told_with_its_place(smollm2: Deployment) -> None:
+    bad = {"properties": {"x": {"uniqueItems": True}}}
+    async with _client(smollm2) as client:
         with pytest.raises(openai.BadRequestError, match=r"\$\.properties\.x") as caught:
             await client.chat.completions.create(
                 model=smollm2.model,
-                messages=ask,
+                messages=ASK,
                 max_tokens=8,
                 response_format={
                     "type": "json_schema",
                     "json_schema": {"name": "bad", "schema": bad},
                 },
             )
-        assert caught.value.param == "response_format.json_schema.schema"
+    assert caught.value.param == "response_format.json_schema.schema"
+
+
+async def test_an_expression_chooses_among_words(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
         choice = await client.completions.create(
             model=smollm2.model,
             prompt="The capital of France is",

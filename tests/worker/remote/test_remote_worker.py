@@ -240,3 +240,17 @@ async def test_the_key_is_sent_and_a_static_engine_declared(
 
     assert upstream.authorizations[0] == "Bearer sk-theirs"
     assert info.registration.batching == Batching.BATCHING_STATIC
+
+
+async def test_several_answers_are_several_requests_there_and_one_here(
+    upstream: UpstreamServer, tmp_path: Path
+) -> None:
+    sampling = SamplingParams(temperature=0.5, seed=3, n=3)
+    async with remote_worker(upstream, tmp_path) as worker:
+        wanted = spec(prompt=[65, 66, 67, 68, 69], max_new_tokens=5, sampling=sampling)
+        deltas, terminal = await generate(worker, wanted)
+    assert {delta.choice for delta in deltas} == {0, 1, 2}
+    assert [body["seed"] for body in upstream.bodies] == [3, 4, 5]
+    assert len(terminal.choices) == 3
+    assert terminal.usage.prompt_tokens == 5
+    assert terminal.usage.completion_tokens == 15
