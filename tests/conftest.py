@@ -17,8 +17,6 @@ from tests.named_tests import NamedTests, whole_suite
 # Read when torch is loaded. By default its threads spin while they wait for each other, which
 # makes a busy machine ten times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# As the worker starts its engine: see weir_worker/engine/launchers.py.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 # How long an example takes says more of what else runs than of the example.
 hypothesis.settings.register_profile(

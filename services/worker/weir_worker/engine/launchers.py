@@ -18,9 +18,6 @@ from weir_worker.engine.serve import StartedEngine, serve_engine
 # milliseconds, which on a machine whose cores are shared with the other services takes the
 # core from the very thread that is waited for. Figures: bench/RESULTS.md.
 _THREADS = {"GOMP_SPINCOUNT": "5000"}
-# Processors with AVX-512 or AMX get kernels of oneDNN in which a row's bits depend on how many
-# rows there are; those for AVX2 are batch-invariant. An explicit setting of the user's wins.
-_KERNELS = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 
 class EngineLauncher(Protocol):
@@ -58,7 +55,7 @@ class ProcessLauncher:
                 str(os.getpid()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env=_THREADS | _KERNELS | os.environ,
+                env=_THREADS | os.environ,
             )
         except BaseException:
             ours.close()
