@@ -130,6 +130,9 @@ def test_what_does_not_fit_is_refused(kernels: Kernels) -> None:
     for q in (torch.zeros(4, 3, 16), torch.zeros(3, 4, 16), torch.zeros(4, 4, 32)):
         with pytest.raises(InvalidField, match="q is"):
             _attend(backend, batch, cache, q)
+    fewer = _Filled(kernels, 3, 16, 2, 16).native
+    with pytest.raises(InvalidField, match=r"keys is .* it must be 4 contiguous blocks"):
+        backend.plan(batch, cache).attend(torch.zeros(4, 4, 16), fewer.keys[0], fewer.values[0])
     k = torch.zeros(3, 2, 16)
     with pytest.raises(InvalidField, match="keys, values is"):
         cache.write(0, k, k, torch.zeros(4, dtype=torch.int64))

@@ -108,6 +108,8 @@ class NativeAttention:
             self._kernels,
             torch.tensor(tables, dtype=torch.int32),
             torch.from_numpy(_tasks(batch.slices, begins)),
+            rows.positions.shape[0],
+            cache.num_blocks,
         )
 
 
@@ -120,12 +122,16 @@ class NativePlan:
         kernels: compute.
         tables: int32, the blocks of the sequences, one sequence after the other.
         tasks: int64 [tasks, 4]: first row, rows, position of the first, begin in `tables`.
+        num_rows: of the step.
+        num_blocks: of the cache, above every number in `tables`.
     """
 
     rows: StepRows
     kernels: Kernels
     tables: torch.Tensor
     tasks: torch.Tensor
+    num_rows: int
+    num_blocks: int
 
     def attend(
         self,
@@ -135,13 +141,14 @@ class NativePlan:
         window: int | None = None,
     ) -> torch.Tensor:
         """See `AttentionPlan.attend`; the layout of keys and values is `NativeKvCache`'s."""
-        _, kv_heads, head_dim, block_size = keys.shape
-        num_rows, heads, _ = q.shape
+        num_blocks, kv_heads, head_dim, block_size = keys.shape
+        num_rows, heads, width = q.shape
         check_heads(q, "q")
-        check(keys, "keys", *keys.shape)
-        check(values, "values", keys.shape[0], kv_heads, block_size, head_dim)
-        if q.shape[0] != self.rows.positions.shape[0] or q.shape[2] != head_dim or heads % kv_heads:
-            bound = f"[{self.rows.positions.shape[0]}, a multiple of {kv_heads}, {head_dim}]"
+        if keys.shape[0] != self.num_blocks or not keys.is_contiguous():
+            raise InvalidField("keys", list(keys.shape), f"{self.num_blocks} contiguous blocks")
+        check(values, "values", num_blocks, kv_heads, block_size, head_dim)
+        if num_rows != self.num_rows or width != head_dim or heads % kv_heads:
+            bound = f"[{self.num_rows}, a multiple of {kv_heads}, {head_dim}]"
             raise InvalidField("q", list(q.shape), bound)
         out = torch.empty(num_rows, heads * head_dim)
         self.kernels.library.weir_attend(

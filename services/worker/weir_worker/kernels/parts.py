@@ -48,12 +48,19 @@ class NativeParts(TorchParts):
 
     def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """See `Parts.int8_linear`."""
+        if self._fbgemm:
+            return super().int8_linear(weight, bias)
         return NativeInt8Linear.rounded(self._kernels, weight, bias)
 
     @property
     def int8_method(self) -> str | None:
         """See `Parts.int8_method`."""
-        return "native-1"
+        return super().int8_method if self._fbgemm else "native-1"
+
+    @property
+    def _fbgemm(self) -> bool:
+        """Whether torch's own 8-bit kernels are the faster ones: without VNNI they are."""
+        return self._kernels.level == "avx2" and super().int8_method is not None
 
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
         """See `Parts.norm`; those of heads are torch's."""

@@ -206,7 +206,8 @@ extern "C" WEIR_EXPORT void weir_store(const float* k, int64_t k_stride, const f
                                        int64_t v_stride, const int64_t* slots, int64_t rows,
                                        int64_t kv_heads, int64_t dim, int64_t block_size,
                                        float* keys, float* values, int threads) {
-#pragma omp parallel for num_threads(threads) if (rows * kv_heads * dim > kWorthAThread)
+  // Each element of a key is in a line of memory of its own: few rows are work enough.
+#pragma omp parallel for num_threads(threads) if (rows * kv_heads * dim > kWorthAThread / 16)
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t block = slots[row] / block_size, place = slots[row] % block_size;
     for (int64_t head = 0; head < kv_heads; ++head) {
