@@ -1,17 +1,28 @@
 """What the gateway tells workers and scheduler of a tenant's KV cache."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.support import caller_of, document_of, published
+from tests.gateway.test_intake import KEY as INTAKE_KEY
+from tests.gateway.test_intake import preparer
+from weir.common.v1.lifecycle_pb2 import TraceContext
 from weir.directory.v1.directory_pb2 import KvPolicy as TenantKvPolicy
+from weir.scheduler.v1.scheduler_service_pb2 import Dispatched
 from weir_core.clock import ManualClock
 from weir_core.errors import Reason, WeirError
+from weir_core.prefix_hash import PrefixNamespace, prefix_hashes
 from weir_gateway.directory.file import DirectoryFileError, parse_document
+from weir_gateway.flow.messages import enqueue_message, start_message
+from weir_gateway.flow.request_facts import RequestFacts
+from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
-from weir_gateway.intake.kv_use import check_kv_quota, kv_policy_of
+from weir_gateway.intake.kv_use import check_kv_quota, kv_policy_of, placement_hashes
 from weir_gateway.keys import generate_key
+from weir_gateway.text.model_text import Prompt
 
 KEY = generate_key("dev")
 
@@ -75,6 +86,40 @@ def test_what_never_fits_the_quota_is_refused_before_it_is_reserved() -> None:
     assert caught.value.field == "max_tokens"
     for word in ("60", "42", "101", "100", "kv.max_tokens"):
         assert word in caught.value.message
+
+
+async def test_the_quota_is_checked_when_a_request_is_prepared_and_told_when_it_starts(
+    tmp_path: Path,
+) -> None:
+    made, publisher = await preparer(tmp_path, policy={"kv": {"max_tokens": 12, "weight": 7}})
+    who = caller_of(publisher, INTAKE_KEY.id)
+    with pytest.raises(WeirError, match="your quota is 12 at once"):
+        await made.prepare(who, GenerationRequest(model="tiny", prompt="hi", max_new_tokens=40))
+    prepared = await made.prepare(who, GenerationRequest(model="tiny", prompt="hi"))
+    assert prepared.prompt_tokens + prepared.max_new_tokens - 1 <= 12
+    start = start_message(
+        prepared, RequestFacts(), Dispatched(), deadline_us=0, trace=TraceContext()
+    )
+    assert (start.spec.kv.max_tokens, start.spec.kv.weight) == (12, 7)
+    made.close()
+
+
+async def test_the_scheduler_is_told_the_names_of_the_shared_prefix_alone(tmp_path: Path) -> None:
+    made, publisher = await preparer(tmp_path)
+    who = caller_of(publisher, INTAKE_KEY.id)
+    text = "ab " * 200
+    prepared = await made.prepare(who, GenerationRequest(model="tiny", prompt=text[:90]))
+    ids = list(range(3, 203))
+    prepared = replace(prepared, prompt=Prompt(ids, shared_tokens=150))
+    namespace = PrefixNamespace("acme", "tiny", prepared.fingerprint)
+    names = prefix_hashes(namespace.root(), ids[:150], 64)
+    told = enqueue_message(
+        "r", prepared, RequestFacts(), deadline_us=0, trace=TraceContext()
+    ).prefix_hashes
+    assert list(told) == names
+    assert len(placement_hashes(prepared, "ses_1")) == 3
+    assert placement_hashes(prepared, "ses_1")[:2] == names
+    assert placement_hashes(prepared, "ses_1")[2] != placement_hashes(prepared, "ses_2")[2]
 
 
 def test_the_default_bound_fits_the_quota() -> None:

@@ -12,8 +12,8 @@ from weir_core.prefix_hash import (
 from weir_gateway.intake.prepared_request import PreparedRequest
 
 DEFAULT_SESSION_TTL_MS = 15 * 60 * 1000
-MOST_HASHES = 1_024
-"""32 KiB of a request's frame: the first 65,536 tokens of its prompt."""
+MOST_HASHES = 512
+"""16 KiB of a request's frame: the first 32,768 tokens of its prompt; a millisecond."""
 
 
 def kv_policy_of(policy: TenantKvPolicy) -> KvPolicy:
