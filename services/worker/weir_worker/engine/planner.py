@@ -21,12 +21,11 @@ _SIDE_BY_SIDE = 4
 # The logits of a row are as wide as the vocabulary.
 _TOLD_CHUNK = 64
 # Beside decodes a step prefills so much, however dear it is: every prompt advances.
-LEAST_PREFILL = 16
+LEAST_PREFILL = 4
 # And so much while nothing is known of its cost.
 _FIRST_PREFILL = 64
 # How much longer than its decodes alone a step may take.
 _STRETCH = 2.0
-_NEAR_ENOUGH = 8
 
 
 class StepPlanner:
@@ -211,7 +210,7 @@ class StepPlanner:
             shares = self._divide(prefills, high)
         if not most_us or self._predict_us(decodes, prefills, shares) <= most_us:
             return shares
-        while high - low > _NEAR_ENOUGH:
+        while high - low > max(1, low // 8):
             middle = (low + high) // 2
             if self._predict_us(decodes, prefills, self._divide(prefills, middle)) <= most_us:
                 low = middle
