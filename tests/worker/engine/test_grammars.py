@@ -159,6 +159,11 @@ BAD: list[tuple[Grammar, str]] = [
     (schema({"properties": {"a b": {"$ref": "#/$defs/no"}}}), r'\$\.properties\["a b"\].*no'),
     (schema({"anyOf": [{"type": "null"}, {"not": {}}]}), r"\$\.anyOf\[1\]"),
     (schema({"type": 5}), r" at \$:"),
+    (schema({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "json schema"),
+    (
+        schema(_object({"a": {"type": "integer", "minimum": 5, "maximum": 3}})),
+        r"\$\.properties\.a: .*minimum \(5\)",
+    ),
     (Grammar(GrammarKind.JSON_SCHEMA, "[1]"), "json schema"),
     (Grammar(GrammarKind.REGEX, "(?=a)b"), "regex.*look-around"),
     (Grammar(GrammarKind.LARK, 'start: "a" b'), "lark.*unknown name"),

@@ -61,7 +61,7 @@ class GrammarCompiler:
         matcher = self._kept.get(key)
         if matcher is None:
             matcher = self._matcher(self._source(grammar))
-            problem = matcher.get_error()
+            problem = _problem_of(matcher)
             if problem:
                 raise self._refusal(grammar, problem)
             self._kept[key] = matcher
@@ -108,10 +108,19 @@ class GrammarCompiler:
 
     def _problem(self, schema: str) -> str:
         try:
-            return self._matcher(_schema_source(schema)).get_error()
+            return _problem_of(self._matcher(_schema_source(schema)))
         except ValueError as error:
             return str(error)
 
 
+def _problem_of(matcher: LLMatcher) -> str:
+    """What is wrong with a grammar; some of it shows at its first token only."""
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+    return matcher.get_error()
+
+
 def _schema_source(schema: str) -> str:
+    if schema == "true":
+        schema = "{}"
     return LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})

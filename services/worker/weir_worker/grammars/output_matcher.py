@@ -35,7 +35,11 @@ class OutputMatcher:
         if self._mask.exception() is not None or self._matcher.is_error():
             self.problem = "the grammar became too complex to follow"
             return b""
-        return self._mask.result()
+        mask = self._mask.result()
+        if mask.count(0) == len(mask):
+            self.problem = "the grammar leaves no token to go on with"
+            return b""
+        return mask
 
     def note(self, token_id: int) -> None:
         """Go on to the next token."""
