@@ -1,8 +1,6 @@
 """Chooses the detokeniser for a tokenizer."""
 
-import json
-
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 
 from weir_worker.text.byte_level import ByteLevelDetokenizerFactory
 from weir_worker.text.detokenizer import DetokenizerFactory
@@ -11,7 +9,6 @@ from weir_worker.text.windowed import WindowedDetokenizerFactory
 
 def detokenizer_factory(tokenizer: Tokenizer) -> DetokenizerFactory:
     """Return the byte table where the decoder is plain byte-level BPE, else windows."""
-    decoder = json.loads(tokenizer.to_str()).get("decoder") or {}
-    if decoder.get("type") == "ByteLevel":
+    if isinstance(tokenizer.decoder, decoders.ByteLevel):
         return ByteLevelDetokenizerFactory(tokenizer)
     return WindowedDetokenizerFactory(tokenizer)
