@@ -24,6 +24,7 @@ class ChildSpec:
         command: program and arguments.
         log: file that gets what it writes on stderr.
         environment: variables beside those of the supervisor.
+        start_s: seconds within which it must be ready; None: as others.
         drain_s: seconds that it may take to end after SIGTERM.
         stage: processes of a higher stage are ended first.
     """
@@ -32,6 +33,7 @@ class ChildSpec:
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    start_s: float | None = None
     drain_s: float = 45.0
     stage: int = 0
 
@@ -64,6 +66,7 @@ class Child:
 
         Raises StartFailed when it says why it failed, ends, or takes longer than `deadline_s`.
         """
+        deadline_s = self.spec.start_s or deadline_s
         self._process = await self._spawn()
         try:
             async with asyncio.timeout(deadline_s):

@@ -18,6 +18,8 @@ RATELIMITER, SCHEDULER, GATEWAY = "ratelimiter", "scheduler", "gateway"
 # The gateway stops taking requests first and ends last of what depends on the others.
 _STAGES = {RATELIMITER: 0, SCHEDULER: 1, GATEWAY: 3}
 _WORKER_STAGE = 2
+# Beyond the worker's own engine_start_timeout_s, which says more.
+_WORKER_START_S = 330.0
 _DRAIN_S = 30.0
 _GRACE_S = 5.0
 
@@ -67,6 +69,7 @@ class StackPlan:
             [sys.executable, "-m", f"weir_{service}", "--config", str(config)],
             state.logs / f"{name}.log",
             environment={"WEIR_CLUSTER_TOKEN": state.cluster_secret()},
+            start_s=_WORKER_START_S if service == "worker" else None,
             drain_s=_DRAIN_S + _GRACE_S + 10.0,
             stage=_STAGES.get(name, _WORKER_STAGE),
         )
