@@ -13,7 +13,7 @@ def test_rows_that_would_get_another_kernel_are_filled_up() -> None:
     def dependent(rows: torch.Tensor) -> torch.Tensor:
         return honest(rows) * (1 + 1e-6 * (rows.shape[0] < 3))
 
-    linear._product = dependent  # type: ignore[method-assign]
+    linear._product = dependent  # type: ignore[method-assign, assignment]
     assert not torch.equal(linear(x[:1]), whole[:1])
     linear._least_rows = linear._find_least_rows(96)
     assert linear._least_rows == 3
