@@ -16,6 +16,11 @@ MAX_BIASES = 300
 MAX_LOGPROBS = 20
 MAX_CHOICES = 8
 _INT64 = 2**63
+_RANGES = (
+    ("min_p", 0.0, 1.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+)
 
 
 def check_sampling(sampling: SamplingRequest, names: FieldNames) -> None:
@@ -51,11 +56,14 @@ def check_sampling(sampling: SamplingRequest, names: FieldNames) -> None:
 
 
 def _check_penalties(sampling: SamplingRequest, names: FieldNames) -> None:
-    _check_number(names.of_sampling("min_p"), sampling.min_p, 0.0, 1.0)
-    repetition = names.of_sampling("repetition_penalty")
-    _check_number(repetition, sampling.repetition_penalty, 0.0, 10.0, above=True)
-    for name in ("presence_penalty", "frequency_penalty"):
-        _check_number(names.of_sampling(name), getattr(sampling, name), -2.0, 2.0)
+    for name, low, high in _RANGES:
+        value = getattr(sampling, name)
+        if value is not None:
+            _check_number(names.of_sampling(name), value, low, high)
+    repetition = sampling.repetition_penalty
+    if repetition is not None:
+        field = names.of_sampling("repetition_penalty")
+        _check_number(field, repetition, 0.0, 10.0, above=True)
     if sampling.min_tokens < 0:
         raise InvalidField(names.of_sampling("min_tokens"), sampling.min_tokens, "0 or more")
 

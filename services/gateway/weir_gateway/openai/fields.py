@@ -21,6 +21,10 @@ class Fields:
         self._path = path
         self._known: set[str] = set()
 
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether one of them was sent: many that were not cost one look then."""
+        return not names.isdisjoint(self._values)
+
     def raw(self, name: str) -> Any:
         """The value, or None."""
         self._known.add(name)

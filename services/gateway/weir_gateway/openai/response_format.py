@@ -13,6 +13,7 @@ from weir_gateway.openai.fields import Fields
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TYPES = "text, json_object, json_schema"
 _OWN = ("json_schema", "regex", "lark_grammar")
+_FIELDS = frozenset({"response_format", *_OWN})
 
 
 def to_output_format(fields: Fields) -> OutputFormat | None:
@@ -21,6 +22,8 @@ def to_output_format(fields: Fields) -> OutputFormat | None:
     Raises:
         WeirError: INVALID_FIELD or UNSUPPORTED_FIELD.
     """
+    if not fields.has_any(_FIELDS):
+        return None
     given = (_response_format(fields), *(_own(fields, name) for name in _OWN))
     found = [entry for entry in given if entry is not None]
     if len(found) > 1:

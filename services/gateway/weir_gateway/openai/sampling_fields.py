@@ -1,5 +1,6 @@
 """Sampling fields of a body, OpenAI's and our own."""
 
+from dataclasses import replace
 from typing import Any
 
 from weir_core.errors import InvalidField
@@ -10,6 +11,23 @@ from weir_gateway.openai.fields import Fields
 _MOST_CHAT_LOGPROBS = 20
 _MOST_TEXT_LOGPROBS = 5
 _INT32 = 2**31
+_RARE = frozenset(
+    {
+        "best_of",
+        "echo",
+        "frequency_penalty",
+        "ignore_eos",
+        "logit_bias",
+        "logprobs",
+        "min_p",
+        "min_tokens",
+        "n",
+        "presence_penalty",
+        "repetition_penalty",
+        "stop_token_ids",
+        "top_logprobs",
+    }
+)
 
 
 def to_sampling(fields: Fields, *, chat: bool) -> SamplingRequest:
@@ -18,14 +36,26 @@ def to_sampling(fields: Fields, *, chat: bool) -> SamplingRequest:
     Raises:
         WeirError: INVALID_FIELD or UNSUPPORTED_FIELD.
     """
-    logprobs = _chat_logprobs(fields) if chat else _text_logprobs(fields)
-    echo = not chat and fields.boolean("echo")
-    return SamplingRequest(
+    basic = SamplingRequest(
         temperature=fields.number("temperature"),
         top_p=fields.number("top_p"),
         top_k=fields.integer("top_k"),
         seed=fields.integer("seed"),
         stop=_stop(fields),
+    )
+    return _with_rare(basic, fields, chat=chat) if fields.has_any(_RARE) else basic
+
+
+def is_id(value: object) -> bool:
+    """Whether a JSON value can be a token id."""
+    return type(value) is int
+
+
+def _with_rare(basic: SamplingRequest, fields: Fields, *, chat: bool) -> SamplingRequest:
+    logprobs = _chat_logprobs(fields) if chat else _text_logprobs(fields)
+    echo = not chat and fields.boolean("echo")
+    return replace(
+        basic,
         stop_token_ids=_stop_ids(fields),
         ignore_eos=fields.boolean("ignore_eos"),
         min_p=fields.number("min_p"),
@@ -38,11 +68,6 @@ def to_sampling(fields: Fields, *, chat: bool) -> SamplingRequest:
         prompt_logprobs=logprobs if echo else None,
         n=_n(fields),
     )
-
-
-def is_id(value: object) -> bool:
-    """Whether a JSON value can be a token id."""
-    return type(value) is int
 
 
 def _chat_logprobs(fields: Fields) -> int | None:
