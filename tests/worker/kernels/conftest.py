@@ -5,17 +5,10 @@ import torch
 
 from weir_worker.kernels.build import build
 from weir_worker.kernels.library import Kernels
-from weir_worker.kernels.processor import COMPILER_FLAGS, Level, best_level, cpu_flags
+from weir_worker.kernels.processor import cpu_flags, levels
 
-
-def _levels() -> list[Level]:
-    """Every kind of library that runs on this processor."""
-    levels: list[Level] = list(COMPILER_FLAGS)
-    best = best_level(cpu_flags())
-    return levels[: levels.index(best) + 1] if best else []
-
-
-_PARAMS: list[str] = [*_levels()] or ["none"]
+# Every kind of library that runs on this processor.
+_PARAMS: list[str] = [*levels(cpu_flags())] or ["none"]
 
 
 @pytest.fixture(scope="session", params=_PARAMS)

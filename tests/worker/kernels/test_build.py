@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from weir_core.errors import WeirError
-from weir_worker.kernels import build, choice
+from weir_worker.kernels import __main__ as command
+from weir_worker.kernels import build
 from weir_worker.kernels.build import KernelsUnavailable
 from weir_worker.kernels.choice import load_kernels
 from weir_worker.kernels.library import Kernels
-from weir_worker.kernels.processor import best_level, cpu_flags
+from weir_worker.kernels.processor import cpu_flags, levels
 
 _AVX2 = {"avx2", "fma"}
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
@@ -29,21 +30,19 @@ def _compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("flags", "level"),
+    ("flags", "expected"),
     [
-        (set(), None),
-        ({"avx2"}, None),
-        (_AVX2, "avx2"),
-        (_AVX2 | {"amx_tile", "amx_int8"}, "avx2"),
-        (_AVX512, "avx512"),
-        (_AVX512 - {"fma"}, None),
-        (_AVX512 | {"amx_tile", "amx_int8"}, "amx"),
+        (set(), []),
+        ({"avx2"}, []),
+        (_AVX2, ["avx2"]),
+        (_AVX2 | {"amx_tile", "amx_int8"}, ["avx2"]),
+        (_AVX512, ["avx512", "avx2"]),
+        (_AVX512 - {"fma"}, []),
+        (_AVX512 | {"amx_tile", "amx_int8"}, ["amx", "avx512", "avx2"]),
     ],
 )
-def test_the_level_is_the_widest_that_is_there_as_a_whole(
-    flags: set[str], level: str | None
-) -> None:
-    assert best_level(flags) == level
+def test_a_level_counts_when_it_is_there_as_a_whole(flags: set[str], expected: list[str]) -> None:
+    assert levels(flags) == expected
 
 
 def test_flags_are_read_from_the_first_processor(tmp_path: Path) -> None:
@@ -62,6 +61,36 @@ def test_a_library_is_compiled_once_and_loads(home: Path, monkeypatch: pytest.Mo
     Kernels(path, "avx2")
     _compiler(monkeypatch, home, "exit 1")
     assert build.build("avx2", timeout_s=100) == path
+
+
+def test_a_compiler_that_does_not_know_the_widest_level_makes_the_next(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compiler(
+        monkeypatch,
+        tmp_path,
+        'case "$*" in *-mamx*) echo "error: unrecognized option" >&2; exit 1;; esac\n'
+        'while [ "$1" != -o ]; do shift; done; touch "$2"',
+    )
+    monkeypatch.setattr(build, "cpu_flags", lambda: _AVX512 | {"amx_tile", "amx_int8"})
+    path, level = build.build_widest(timeout_s=20)
+    assert level == "avx512"
+    assert path.is_file()
+
+
+def test_the_command_says_where_the_library_is_or_why_there_is_none(
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(build, "cpu_flags", lambda: _AVX2)
+    _compiler(monkeypatch, tmp_path, 'while [ "$1" != -o ]; do shift; done; touch "$2"')
+    assert command.main() == 0
+    assert capsys.readouterr().out == f"{build.library_path('avx2')}\n"
+    monkeypatch.setattr(build, "cpu_flags", frozenset)
+    assert command.main() == 1
+    assert "error: they need Linux on x86-64" in capsys.readouterr().err
 
 
 def test_other_sources_are_another_library(
@@ -97,7 +126,7 @@ def test_without_a_compiler_torch_computes_unless_kernels_are_required(
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(choice, "cpu_flags", lambda: frozenset(_AVX2))
+    monkeypatch.setattr(build, "cpu_flags", lambda: frozenset(_AVX2))
     with caplog.at_level(logging.INFO):
         assert load_kernels("off") is None
         assert not caplog.records
@@ -110,7 +139,7 @@ def test_without_a_compiler_torch_computes_unless_kernels_are_required(
 
 
 def test_an_unknown_processor_has_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "cpu_flags", frozenset)
+    monkeypatch.setattr(build, "cpu_flags", frozenset)
     assert load_kernels("auto") is None
     with pytest.raises(WeirError, match="Linux on x86-64 with AVX2 and FMA"):
         load_kernels("required")

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from weir_core.model_folder import models_home
-from weir_worker.kernels.processor import COMPILER_FLAGS, Level
+from weir_worker.kernels.processor import COMPILER_FLAGS, Level, cpu_flags, levels
 
 SOURCES = Path(__file__).parent / "csrc"
 _FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fopenmp", "-fvisibility=hidden")
@@ -16,6 +16,10 @@ _FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fopenmp", "-fvisibility=hid
 
 class KernelsUnavailable(Exception):
     """There are no kernels, and why."""
+
+
+class CompilerFailed(KernelsUnavailable):
+    """The compiler ran and made no library."""
 
 
 def kernels_home() -> Path:
@@ -56,6 +60,24 @@ def build(level: Level, *, timeout_s: float, home: Path | None = None) -> Path:
     return path
 
 
+def build_widest(*, timeout_s: float, home: Path | None = None) -> tuple[Path, Level]:
+    """The library for this processor: of the widest level that the compiler knows.
+
+    Raises:
+        KernelsUnavailable: the processor has no level, or what failed for the widest.
+    """
+    usable = levels(cpu_flags())
+    if not usable:
+        raise KernelsUnavailable("they need Linux on x86-64 with AVX2 and FMA")
+    try:
+        return build(usable[0], timeout_s=timeout_s, home=home), usable[0]
+    except CompilerFailed:
+        if len(usable) == 1:
+            raise
+    # An old compiler does not know the newest instructions.
+    return build(usable[1], timeout_s=timeout_s, home=home), usable[1]
+
+
 def _compile(compiler: str, level: Level, target: Path, timeout_s: float) -> None:
     command = [compiler, *_FLAGS, *COMPILER_FLAGS[level], "-o", str(target)]
     command += map(str, _sources(".cpp"))
@@ -67,7 +89,7 @@ def _compile(compiler: str, level: Level, target: Path, timeout_s: float) -> Non
         raise KernelsUnavailable(f"{compiler} took longer than {timeout_s:g} s") from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no message"]
-        raise KernelsUnavailable(f"{compiler} failed ({done.returncode}): {lines[0]}")
+        raise CompilerFailed(f"{compiler} failed ({done.returncode}): {lines[0]}")
 
 
 def _sources(suffix: str) -> list[Path]:

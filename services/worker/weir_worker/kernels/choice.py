@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from weir_core.errors import Reason, WeirError
-from weir_worker.kernels.build import KernelsUnavailable, build
-from weir_worker.kernels.processor import Level, best_level, cpu_flags
+from weir_worker.kernels.build import KernelsUnavailable, build_widest
+from weir_worker.kernels.processor import Level
 
 if TYPE_CHECKING:  # a build needs no torch
     from weir_worker.kernels.library import Kernels
@@ -26,7 +26,7 @@ def start_build(mode: KernelsMode, *, timeout_s: float = BUILD_TIMEOUT_S) -> Bui
     if mode == "off":
         return None
     executor = ThreadPoolExecutor(1, "kernels")
-    built = executor.submit(_build, timeout_s)
+    built = executor.submit(build_widest, timeout_s=timeout_s)
     executor.shutdown(wait=False)
     return built
 
@@ -47,18 +47,12 @@ def load_kernels(mode: KernelsMode, built: Built | None = None) -> "Kernels | No
 
     try:
         # A build ends by its own bound; this one is for a thread that never ran.
-        path, level = built.result(2 * BUILD_TIMEOUT_S) if built else _build(BUILD_TIMEOUT_S)
-        return Kernels(path, level)
+        if built is not None:
+            return Kernels(*built.result(3 * BUILD_TIMEOUT_S))
+        return Kernels(*build_widest(timeout_s=BUILD_TIMEOUT_S))
     except (KernelsUnavailable, TimeoutError) as error:
         if mode == "required":
             message = f"kernels are required and cannot be had: {error}; set kernels to 'auto'"
             raise WeirError(Reason.ENGINE_FAILED, message) from error
         logger.warning("computing without compiled kernels: %s", error)
         return None
-
-
-def _build(timeout_s: float) -> tuple[Path, Level]:
-    level = best_level(cpu_flags())
-    if level is None:
-        raise KernelsUnavailable("they need Linux on x86-64 with AVX2 and FMA")
-    return build(level, timeout_s=timeout_s), level

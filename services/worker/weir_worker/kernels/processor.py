@@ -1,5 +1,6 @@
 """Which instructions the kernels are compiled for."""
 
+import ctypes
 import platform
 from collections.abc import Set
 from pathlib import Path
@@ -21,18 +22,21 @@ _CPU_FLAGS: dict[Level, frozenset[str]] = {
 }
 
 
-def best_level(cpu_flags: Set[str]) -> Level | None:
-    """The widest level whose instructions, and those of the levels below, are all there."""
-    best: Level | None = None
+def levels(cpu_flags: Set[str]) -> list[Level]:
+    """Those whose instructions, and those of the levels below, are all there; widest first."""
+    found: list[Level] = []
     for level, needed in _CPU_FLAGS.items():
         if not needed <= cpu_flags:
-            return best
-        best = level
-    return best
+            break
+        found.insert(0, level)
+    return found
 
 
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The processor's features as Linux on x86-64 names them; none elsewhere."""
+    """The processor's features as Linux on x86-64 names them; none elsewhere.
+
+    Without those of AMX where the system does not let this process use its registers.
+    """
     if platform.machine() != "x86_64":
         return frozenset()
     try:
@@ -40,4 +44,15 @@ def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
     except OSError:
         return frozenset()
     flags = (line.partition(":")[2].split() for line in lines if line.startswith("flags"))
-    return frozenset(next(flags, ()))
+    found = frozenset(next(flags, ()))
+    return found - _CPU_FLAGS["amx"] if "amx_tile" in found and not _tiles_granted() else found
+
+
+def _tiles_granted() -> bool:
+    """Ask Linux (5.16 or newer) for the tile registers, for the whole process."""
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    try:
+        denied: int = ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)
+    except (OSError, AttributeError):
+        return False
+    return denied == 0
