@@ -83,6 +83,7 @@ def gemma() -> LlamaModel:
 
 
 @pytest.mark.needs("gemma3")
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [*GEMMA_TEXTS, "long"])
 def test_gemma3_agrees_with_transformers(gemma: LlamaModel, name: str) -> None:
     golden, folder = _GOLDEN["gemma3"][name], ModelFolder(models_home() / GEMMA.name)
