@@ -18,6 +18,7 @@ from bench.peers.home import gguf_file, interpreter, is_installed, model_files
 
 MODEL = "smollm2"
 SLOTS = 2
+QUEUED = 4
 _ROOT = Path(__file__).resolve().parents[3]
 _LOAD_S = 400.0
 # One thread: several spin while they wait for each other, which stands still on a busy machine.
@@ -30,7 +31,7 @@ _ENVIRONMENT = {
 }
 _VLLM = (
     "--dtype=float32", "--max-model-len=2048", "--enforce-eager",
-    f"--max-num-seqs={SLOTS}", f"--max-num-queued-reqs={SLOTS}",
+    f"--max-num-seqs={SLOTS}", f"--max-num-queued-reqs={QUEUED}",
     f"--served-model-name={MODEL}", "--host=127.0.0.1",
 )  # fmt: skip
 
@@ -46,7 +47,7 @@ class RealEngine:
         settings: of the worker beside URL and model.
         model: what must be there.
         counts: it tells its usage, and so the worker's is exact.
-        slots: requests that it computes at once; 503 above them, where it refuses any.
+        slots: requests that it computes at once.
         refusal: the worker's reason for one that it refuses as busy; empty: it queues them.
         too_long: the worker's reason for a prompt beyond the engine's own context.
     """

@@ -20,7 +20,13 @@ from pydantic import SecretStr
 from tokenizers import Tokenizer
 
 from tests.default_model import default_model_folder
-from tests.worker.remote.real_engines import ENGINES, MODEL, RunningEngine, running_engine
+from tests.worker.remote.real_engines import (
+    ENGINES,
+    MODEL,
+    QUEUED,
+    RunningEngine,
+    running_engine,
+)
 from tests.worker.server.support import SECRET, spec
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import Outcome, TerminalRecord
@@ -102,7 +108,7 @@ async def worker_process(engine: RunningEngine, *more: str) -> AsyncIterator[Rem
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(_ANSWER_S):
             ready = json.loads(await process.stdout.readline())
         channel = open_channel(ready["grpc"], name="worker", token=SecretStr(SECRET))
         try:
@@ -175,17 +181,23 @@ async def test_one_more_than_it_takes_is_refused_as_busy(engine: RunningEngine) 
     if not engine.engine.refusal:
         pytest.skip("this engine queues without a bound")
     async with worker_process(engine) as worker:
+        # Its own count of what it holds is approximate: some more than it admits to take.
         running = [
-            await begin(worker, asking(_COUNTING, 1_500)) for _ in range(engine.engine.slots)
+            asyncio.create_task(worker.answer(asking(_COUNTING, 1_500))) for _ in range(QUEUED + 4)
         ]
-        refused = await worker.answer(asking(_COUNTING, 2))
-        for task in running:
+        done, pending = await asyncio.wait(
+            running, timeout=_ANSWER_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await answer_when_there_is_room(worker)
+        await asyncio.gather(*pending, return_exceptions=True)
+        after = await answer_when_there_is_room(worker)
 
-    assert refused.reason == engine.engine.refusal
-    assert refused.terminal.usage.completion_tokens == 0
+    assert pending
+    refused = [task.result() for task in done]
+    assert {answer.reason for answer in refused} == {engine.engine.refusal}
+    assert {answer.terminal.usage.completion_tokens for answer in refused} == {0}
+    assert after.terminal.finish_reason == FinishReason.FINISH_REASON_LENGTH
 
 
 async def test_a_prompt_beyond_its_context_is_refused(engine: RunningEngine) -> None:
