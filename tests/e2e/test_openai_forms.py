@@ -100,7 +100,7 @@ async def test_answers_of_one_prompt(smollm2: Deployment) -> None:
 
 async def test_a_prompt_is_scored(smollm2: Deployment) -> None:
     async with _client(smollm2) as client:
-        sums = []
+        sums: list[float] = []
         for end in (" Paris", " banana"):
             answer = await client.completions.create(
                 model=smollm2.model,
@@ -116,7 +116,7 @@ async def test_a_prompt_is_scored(smollm2: Deployment) -> None:
             assert told.token_logprobs is not None
             assert answer.choices[0].text.startswith(f"The capital of France is{end}")
             assert "".join(told.tokens) == answer.choices[0].text
-            assert told.token_logprobs[0] is None
+            assert told.token_logprobs[:1] == [None]
             prompt_tokens = answer.usage.prompt_tokens if answer.usage else 0
             sums.append(sum(told.token_logprobs[1:prompt_tokens]))
             assert len(told.tokens) == prompt_tokens + 1
@@ -155,17 +155,15 @@ async def test_a_schema_is_met_and_the_text_is_the_same_among_others(smollm2: De
 
 
 async def test_a_schema_that_cannot_be_used_is_told_with_its_place(smollm2: Deployment) -> None:
-    bad = {"properties": {"x": {"uniqueItems": True}}}
+    schema = {"properties": {"x": {"uniqueItems": True}}}
+    bad: Any = {"type": "json_schema", "json_schema": {"name": "bad", "schema": schema}}
     async with _client(smollm2) as client:
         with pytest.raises(openai.BadRequestError, match=r"\$\.properties\.x") as caught:
             await client.chat.completions.create(
                 model=smollm2.model,
                 messages=ASK,
                 max_tokens=8,
-                response_format={
-                    "type": "json_schema",
-                    "json_schema": {"name": "bad", "schema": bad},
-                },
+                response_format=bad,
             )
     assert caught.value.param == "response_format.json_schema.schema"
 
