@@ -151,6 +151,15 @@ def test_rows_that_fill_up_a_recording_write_to_the_spare_block_alone(model: Lla
         assert changed - {_BLOCKS} == {7, 9}
 
 
+@pytest.mark.parametrize("rows", [2, 40, 512])
+def test_warming_up_writes_to_the_spare_block_alone(model: LlamaModel, rows: int) -> None:
+    assert model._cache is not None
+    before = [keys[:_BLOCKS].clone() for keys in model._cache.keys]
+    CudaRunner(model, _CPU).warm_up(_BLOCKS, _BLOCK_SIZE, rows)
+    for old, new in zip(before, model._cache.keys, strict=True):
+        assert torch.equal(old, new[:_BLOCKS])
+
+
 def test_only_steps_of_single_rows_that_all_draw_are_replayed(model: LlamaModel) -> None:
     inputs = DecodeInputs(2, 8, _BLOCK_SIZE, _BLOCKS, _CPU)
     graphs = DecodeGraphs(model, inputs, Recorder())

@@ -16,28 +16,23 @@ from weir_worker.attention.site import AttentionSite
 from weir_worker.attention.triton_paged import TritonShape
 
 _FP32 = ("part_ptr", "peak_ptr", "sum_ptr")
-_DTYPES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 
 def main(capability: int) -> None:
     target = GPUTarget("cuda", capability, 32)
-    for head_dim, dtype in ((128, torch.bfloat16), (64, torch.float32)):
-        site = AttentionSite(
-            device=torch.device("cuda"),
-            dtype=dtype,
-            num_heads=12,
-            num_kv_heads=4,
-            head_dim=head_dim,
-            block_size=16,
-        )
-        shape = TritonShape.of(site)
-        for rows, parts, warps in (
-            (shape.short_rows, 16, 4),
-            (shape.long_rows, 1, shape.long_warps),
-        ):
-            source = _source(triton_kernel.attend_kernel, shape, rows, parts, _DTYPES[dtype])
-            print(_compiled(source, target, warps))
-    print(_compiled(_source(triton_kernel.join_kernel, shape, 16, 16, "bf16"), target, 4))
+    site = AttentionSite(
+        device=torch.device("cuda"),
+        dtype=torch.bfloat16,
+        num_heads=12,
+        num_kv_heads=4,
+        head_dim=128,
+        block_size=16,
+    )
+    shape = TritonShape.of(site)
+    for rows, parts, warps in ((shape.short_rows, 16, 4), (shape.long_rows, 1, shape.long_warps)):
+        source = _source(triton_kernel.attend_kernel, shape, rows, parts)
+        print(_compiled(source, target, warps))
+    print(_compiled(_source(triton_kernel.join_kernel, shape, shape.short_rows, 16), target, 4))
 
 
 def _compiled(source: Any, target: GPUTarget, warps: int) -> int:
@@ -45,7 +40,7 @@ def _compiled(source: Any, target: GPUTarget, warps: int) -> int:
     return int(triton.compile(source, target=target, options=options).metadata.shared)
 
 
-def _source(kernel: Any, shape: TritonShape, rows: int, parts: int, dtype: str) -> Any:
+def _source(kernel: Any, shape: TritonShape, rows: int, parts: int) -> Any:
     constants = {
         "HEAD_DIM": shape.head_dim,
         "PADDED_DIM": shape.padded_dim,
@@ -59,18 +54,18 @@ def _source(kernel: Any, shape: TritonShape, rows: int, parts: int, dtype: str) 
         "WIDEN": False,
     }
     names = kernel.arg_names
-    signature = {name: _kind(name, dtype, name in constants) for name in names}
+    signature = {name: _kind(name, name in constants) for name in names}
     values = {(names.index(name),): x for name, x in constants.items() if name in names}
     return ASTSource(fn=kernel, signature=signature, constexprs=values)
 
 
-def _kind(name: str, dtype: str, constant: bool) -> str:
+def _kind(name: str, constant: bool) -> str:
     if constant:
         return "constexpr"
     if name in _FP32:
         return "*fp32"
     if name in ("output_ptr", "q_ptr", "k_ptr", "v_ptr"):
-        return f"*{dtype}"
+        return "*bf16"
     return "*i32" if name.endswith("_ptr") else "fp32" if name == "scale" else "i32"
 
 

@@ -11,6 +11,10 @@ import triton
 import triton.language as tl
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
+# A kernel is compiled anew for every combination of what is 1, what is a multiple of 16 and
+# what is not. These change from step to step, and compiling takes seconds.
+_CHANGING = ["window", "table_stride"]
+_ANYWHERE = ["tile_ptr", "first_row_ptr", "length_ptr", "table_ptr"]
 
 
 @triton.jit
@@ -34,7 +38,7 @@ def _product(left, right, WIDEN: tl.constexpr):
     return tl.dot(left, right, input_precision="ieee")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_CHANGING, do_not_specialize_on_alignment=_ANYWHERE)
 def attend_kernel(
     output_ptr,  # [rows, heads, head_dim]
     part_ptr,  # fp32 [programs, kv_heads, PARTS, BLOCK_M, head_dim]; unused if PARTS == 1
@@ -134,7 +138,7 @@ def attend_kernel(
         tl.store(output_ptr + out_at, mixed.to(output_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_CHANGING[:1], do_not_specialize_on_alignment=_ANYWHERE[:3])
 def join_kernel(
     output_ptr,  # as above
     part_ptr,

@@ -7,8 +7,10 @@ import torch
 from weir_worker.engine.decode_graphs import DecodeGraphs
 from weir_worker.engine.model_runner import draw
 from weir_worker.engine.runner import PendingStep
-from weir_worker.models.base import CausalModel, ForwardBatch
-from weir_worker.sampling import Samples, SamplingState
+from weir_worker.models.base import CausalModel, ForwardBatch, SequenceSlice
+from weir_worker.sampling import Samples, SamplingParams, SamplingState
+
+_WARM_UP_ROWS = 65  # too many for a program of short pieces
 
 
 class CudaRunner:
@@ -26,6 +28,20 @@ class CudaRunner:
     def use(self, graphs: DecodeGraphs | None) -> None:
         """From now on, compute decode steps by these recordings."""
         self._graphs = graphs
+
+    def warm_up(self, spare_block: int, block_size: int, rows: int) -> None:
+        """Compute a step of a decode and a prompt, so that kernels are compiled before requests.
+
+        Args:
+            spare_block: no sequence has it; its contents do not matter.
+            block_size: tokens of it.
+            rows: the most rows of a step.
+        """
+        length = max(1, min(_WARM_UP_ROWS, rows - 1))
+        table = [spare_block] * -(-length // block_size)
+        slices = [SequenceSlice(0, 1, table), SequenceSlice(0, length, table)]
+        states = [SamplingState(SamplingParams(temperature=0.0)) for _ in slices]
+        self.run(ForwardBatch([0] * (length + 1), slices, [0, length]), states)
 
     def start(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> PendingStep:
         """See `OverlappingRunner.start`."""

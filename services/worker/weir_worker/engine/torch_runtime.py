@@ -51,8 +51,11 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
     def allocate(num_blocks: int, block_size: int) -> None:
         # One more than are given out: rows that only fill up a recorded step write there.
         _allocate(model, num_blocks + isinstance(runner, CudaRunner), block_size)
-        if isinstance(runner, CudaRunner) and isinstance(model, LlamaModel):
-            runner.use(_graphs(config, model, num_blocks, device))
+        if isinstance(runner, CudaRunner):
+            rows = min(config.max_step_tokens, model.config.max_context)
+            runner.warm_up(num_blocks, block_size, rows)
+            if isinstance(model, LlamaModel):
+                runner.use(_graphs(config, model, num_blocks, device))
 
     return Runtime(
         runner=runner,
