@@ -104,7 +104,7 @@ async def open_peer(runner: Runner, timeout_s: float) -> AsyncIterator[PeerProce
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Ask it to stop, then make sure that its group is gone."""
-    with suppress(ConnectionError, RuntimeError, TimeoutError):
+    with suppress(ConnectionError, TimeoutError):
         if process.stdin is not None:
             process.stdin.write(b'{"do": "stop"}\n')
         await asyncio.wait_for(process.wait(), _STOP_S)
