@@ -70,6 +70,13 @@ def test_every_error_has_its_line_and_field(tmp_path: Path) -> None:
         ("100k/min}", "100k/min, shadow: true}", 6, "it is a shadow"),
         ("100k/min", "1k/min", 6, "never holds more than 1000 tokens"),
         ("limit: 8}", "limit: 0}", 5, "refuses every request"),
+        (
+            "plan: team",
+            "plan: team\n    limits: [{resource: in_flight_tokens, limit: 1k}]",
+            15,
+            "never holds more than 1000 tokens: the longest requests to model 'tiny' (8192) "
+            "never fit; raise its `limit`",
+        ),
         ("plan: team", "plan: standard", 3, "no tenant is on it"),
         (
             "plan: team",

@@ -123,6 +123,17 @@ def test_an_id_by_default_that_is_too_long_must_be_given() -> None:
     assert built(text.replace("{resource: tokens", "{id: own, resource: tokens"))
 
 
+def test_tokens_in_flight_are_a_hold() -> None:
+    (limit,) = built(
+        "cluster: {limits: [{resource: in_flight_tokens, limit: 64Ki}]}"
+    ).cluster_limits
+    assert (limit.id, limit.kind) == ("in_flight_tokens", LimitKind.LIMIT_KIND_HOLD)
+    assert limit.resource == LimitResource.LIMIT_RESOURCE_IN_FLIGHT_TOKENS
+    assert limit.capacity == 65_536
+    with pytest.raises(DirectoryFileError, match="takes no 'rate'"):
+        built("cluster: {limits: [{resource: in_flight_tokens, limit: 9, rate: 1/s}]}")
+
+
 def test_budgets_are_windows_of_tokens_or_exact_money() -> None:
     windows = """
   limits:

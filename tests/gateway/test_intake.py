@@ -72,6 +72,7 @@ def test_aliases_lead_to_the_model_and_other_tenants_models_to_nothing() -> None
         ([{"resource": "output_tokens", "rate": "7/min"}], 10, 7),
         ([{"resource": "max_new_tokens", "limit": 9}], 10, 9),
         ([{"resource": "context_tokens", "limit": 30}], 10, 20),
+        ([{"resource": "in_flight_tokens", "limit": 30}], 10, 20),
         ([{"resource": "context_tokens", "limit": 30, "shadow": True}], 10, 50),
         ([{"resource": "context_tokens", "limit": 30, "model": "other"}], 10, 50),
     ],

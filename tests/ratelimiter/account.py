@@ -63,6 +63,11 @@ def parallel(capacity: int, limit_id: str = "parallel", **fields: Any) -> pb.Lim
     return limit(limit_id, pb.LIMIT_KIND_LEASE, pb.LIMIT_RESOURCE_CONCURRENCY, capacity, **fields)
 
 
+def in_flight(capacity: int, limit_id: str = "in_flight", **fields: Any) -> pb.Limit:
+    kind, resource = pb.LIMIT_KIND_HOLD, pb.LIMIT_RESOURCE_IN_FLIGHT_TOKENS
+    return limit(limit_id, kind, resource, capacity, **fields)
+
+
 def budget(
     capacity: int,
     limit_id: str = "budget",

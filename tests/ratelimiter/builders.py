@@ -48,6 +48,27 @@ def lease(
     return Limit(key, Layer.TENANT, Kind.LEASE, resource, shape, f"limit {key}", shadow=shadow)
 
 
+def in_flight(
+    key: str,
+    capacity: int,
+    *,
+    shadow: bool = False,
+    max_debt: int = 0,
+    overdraws: bool = False,
+) -> Limit:
+    return Limit(
+        key=key,
+        layer=Layer.TENANT,
+        kind=Kind.HOLD,
+        resource=Resource.IN_FLIGHT_TOKENS,
+        shape=BucketShape(capacity, capacity, 1),
+        knob=f"limit {key}",
+        shadow=shadow,
+        max_debt=max_debt,
+        overdraws=overdraws,
+    )
+
+
 def window(
     key: str,
     resource: Resource,

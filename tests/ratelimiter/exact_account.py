@@ -9,8 +9,14 @@ from typing import Literal
 
 from weir_ratelimiter.domain.limit import Kind, Limit, Resource
 
-OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS, Resource.COST)
+OUTPUT = (
+    Resource.TOKENS,
+    Resource.OUTPUT_TOKENS,
+    Resource.COST,
+    Resource.IN_FLIGHT_TOKENS,
+)
 LONGEST_TTL_MS = 600_000
+HOLD_WAIT_MS = 1_000
 INPUT_NANOS, CACHED_NANOS, OUTPUT_NANOS = 3, 1, 7
 
 
@@ -195,6 +201,9 @@ class ExactAccount:
         for key, part in list(hold.parts.items()):
             if part.limit.kind is Kind.LEASE:
                 self.leases.get(key, {}).pop(name, None)
+            elif part.limit.kind is Kind.HOLD:
+                self._note(key, -part.units)
+                del hold.parts[key]
             elif self._is_there(key, part):
                 self._charge(key, part, charge(part.limit.resource, usage, requests), hold, now)
             else:
@@ -257,6 +266,8 @@ class ExactAccount:
         if limit.kind is Kind.WINDOW:
             assert limit.calendar is not None
             return amount <= self.free(limit, now), limit.calendar.window(now).end_ms - now
+        if limit.kind is Kind.HOLD:
+            return self.held(limit.key, Kind.HOLD) + amount <= limit.capacity, HOLD_WAIT_MS
         gauge = self._gauge(limit, now)
         return gauge.level >= amount, gauge.wait(amount, now)
 
@@ -269,13 +280,15 @@ class ExactAccount:
         before, units = (_worth(part.limit.resource, n) for n in (overrun, extra))
         if limit.kind is Kind.WINDOW:
             free = limit.capacity - self.tallies[key, part.window].taken
+        elif limit.kind is Kind.HOLD:
+            free = limit.capacity - self.held(key, Kind.HOLD)
         else:
             free = self.level(limit, now)
         return free - before - units >= (-limit.max_debt if may_owe else 0)
 
     def _is_there(self, key: str, part: Part) -> bool:
         """Whether there is anything to move: a bucket that is gone with its limit is not."""
-        if part.limit.kind is Kind.WINDOW:
+        if part.limit.kind in (Kind.WINDOW, Kind.HOLD):
             return True
         limit = self.limits.get(key)
         return key in self.gauges or (limit is not None and limit.kind is Kind.BUCKET)
@@ -283,7 +296,7 @@ class ExactAccount:
     def _take(self, key: str, part: Part, units: int, now: int) -> None:
         if part.limit.kind is Kind.WINDOW:
             self.tallies[key, part.window].held += units
-        else:
+        elif part.limit.kind is Kind.BUCKET:
             self._move(key, part.limit, units, now)
         self._note(key, units)
 

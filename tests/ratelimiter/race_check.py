@@ -12,7 +12,7 @@ from tests.ratelimiter.race import (
     most_at_once,
 )
 from tests.ratelimiter.race_directory import Contest
-from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+from weir_ratelimiter.domain.limit import HELD, Limit, Resource
 from weir_ratelimiter.store.base import LimitState
 
 _COUNTS = {
@@ -33,7 +33,7 @@ def rows_by_race(report: Report) -> Mapping[str, list[Row]]:
 def never_over(contest: Contest, limits: Iterable[Limit], rows: Sequence[Row]) -> None:
     """At no moment were more units surely taken than there are."""
     for limit in limits:
-        held = held_until_end if limit.kind is Kind.LEASE else held_for_ever
+        held = held_until_end if limit.kind in HELD else held_for_ever
         most = most_at_once(map(held, rows))
         assert most <= contest.capacity, f"{contest.race.name}: {most} at once of {limit.key}"
 
@@ -43,7 +43,7 @@ def every_level_is_exact(states: Iterable[LimitState], rows: Sequence[Row]) -> N
     for state in states:
         limit = state.limit
         charged = 0
-        if limit.kind is not Kind.LEASE:
+        if limit.kind not in HELD:
             charged = sum(map(_COUNTS[limit.resource], rows))
         assert (state.remaining, state.held) == (limit.capacity - charged, 0), limit.key
 

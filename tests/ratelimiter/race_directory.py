@@ -58,6 +58,7 @@ def sums() -> Contest:
         bucket("input", pb.LIMIT_RESOURCE_INPUT_TOKENS, PLENTY),
         window("month", PLENTY, pb.LIMIT_RESOURCE_OUTPUT_TOKENS, of="month"),
         lease("parallel", PLENTY),
+        in_flight("in_flight", PLENTY),
     ]
     return Contest(Race("tenant/sums", _who("sums"), 4, most_tokens=60), PLENTY, limits)
 
@@ -109,6 +110,11 @@ def window(
 def lease(limit_id: str, capacity: int) -> pb.Limit:
     resource = pb.LIMIT_RESOURCE_CONCURRENCY
     return pb.Limit(id=limit_id, kind=pb.LIMIT_KIND_LEASE, resource=resource, capacity=capacity)
+
+
+def in_flight(limit_id: str, capacity: int) -> pb.Limit:
+    kind, resource = pb.LIMIT_KIND_HOLD, pb.LIMIT_RESOURCE_IN_FLIGHT_TOKENS
+    return pb.Limit(id=limit_id, kind=kind, resource=resource, capacity=capacity)
 
 
 def _who(name: str) -> Who:

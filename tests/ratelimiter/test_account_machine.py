@@ -22,7 +22,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.ratelimiter.builders import SUBJECT, bucket, command, exact, lease, record_of, window
+from tests.ratelimiter.builders import (
+    SUBJECT,
+    bucket,
+    command,
+    exact,
+    in_flight,
+    lease,
+    record_of,
+    window,
+)
 from tests.ratelimiter.exact_account import (
     CACHED_NANOS,
     INPUT_NANOS,
@@ -40,7 +49,7 @@ from weir_ratelimiter.domain.change import Count, LedgerEvent, WindowMove
 from weir_ratelimiter.domain.demand import charges
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.ids import reservation_id
-from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+from weir_ratelimiter.domain.limit import HELD, Kind, Limit, Resource
 from weir_ratelimiter.domain.price import Price
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.usage import Quality, Usage
@@ -80,7 +89,21 @@ def draw_limits(data: st.DataObject) -> tuple[Limit, ...]:
         found.append(_draw_window(data, "budget", Resource.COST, shadow=False))
     if data.draw(st.booleans()):
         found.append(lease("parallel", data.draw(st.integers(1, 4))))
+    match data.draw(st.sampled_from([Kind.HOLD, Kind.HOLD, Kind.LEASE, None])):
+        case Kind.HOLD:
+            found.append(_draw_hold(data, "in_flight"))
+        case Kind.LEASE:
+            found.append(lease("in_flight", data.draw(st.integers(1, 4))))
     return tuple(found)
+
+
+def _draw_hold(data: st.DataObject, name: str) -> Limit:
+    return in_flight(
+        name,
+        data.draw(st.integers(60, 300)),
+        shadow=not data.draw(st.integers(0, 3)),
+        max_debt=data.draw(st.integers(0, 100)),
+    )
 
 
 def _draw_bucket(data: st.DataObject, name: str, resource: Resource, *, shadow: bool) -> Limit:
@@ -303,11 +326,11 @@ class AccountMachine(RuleBasedStateMachine):
         for name in due:
             self.check_charged(name)
 
-    @precondition(lambda self: any(lim.kind is not Kind.LEASE for lim in self.limits))
+    @precondition(lambda self: any(lim.kind not in HELD for lim in self.limits))
     @rule(data=st.data(), given=st.integers(-200, 200), twice=st.booleans())
     def adjust(self, data: st.DataObject, given: int, twice: bool) -> None:
         self.serial += 1
-        counted = [lim for lim in self.limits if lim.kind is not Kind.LEASE]
+        counted = [lim for lim in self.limits if lim.kind not in HELD]
         limit = data.draw(st.sampled_from(counted))
         self.seed(data, {resource: int(resource is limit.resource) for resource in Resource})
         self.model.adjust(limit, given, self.now)
@@ -373,6 +396,8 @@ class AccountMachine(RuleBasedStateMachine):
             held = self.model.leases_held(limit.key, self.now)
             return limit.capacity - held, held
         held = self.model.held(limit.key, limit.kind, window_id(limit, self.now))
+        if limit.kind is Kind.HOLD:
+            return limit.capacity - held, held
         if limit.kind is Kind.WINDOW:
             return self.model.free(limit, self.now), held
         return self.model.level(limit, self.now), held
@@ -384,8 +409,9 @@ class AccountMachine(RuleBasedStateMachine):
             rows = {(event.reservation_id, event.kind) for event in events}
             assert len(rows) == len(events)
             held = self.run(subject.store.open_reservations(TENANT, (0, ""), 1_000))
-            for key in (*RESOURCES, "budget"):
-                units = [e.amount for r in held for e in r.entries if e.key == key]
+            for key in (*RESOURCES, "budget", "in_flight"):
+                entries = [e for r in held for e in r.entries if e.kind is not Kind.LEASE]
+                units = [entry.amount for entry in entries if entry.key == key]
                 debits = self.model.debited.get(key, 0) - self.model.refunded.get(key, 0)
                 settled = self.settled(events, key) + self.model.lost.get(key, 0)
                 assert settled + sum(units) == debits, key

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.ratelimiter.account import Account, account, directory, limit, parallel, rpm, tpm
+from tests.ratelimiter.account import (
+    Account,
+    account,
+    directory,
+    in_flight,
+    limit,
+    parallel,
+    rpm,
+    tpm,
+)
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
@@ -17,7 +26,7 @@ from weir_ratelimiter.domain.reservation import State
 from weir_ratelimiter.store import frames
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
 
-SNAPSHOT = directory(tpm(1000), rpm(100), parallel(50))
+SNAPSHOT = directory(tpm(1000), rpm(100), parallel(50), in_flight(5000))
 
 
 async def some_history(acct: Account) -> None:
@@ -32,6 +41,7 @@ async def everything(acct: Account) -> tuple[object, ...]:
     return (
         await acct.remaining(),
         dict(state.held),
+        dict(state.in_flight),
         dict(state.reservations),
         list(state.outbox),
         state.next_sequence,
@@ -212,6 +222,7 @@ async def test_a_store_that_lost_its_state_takes_reservations_up_again(tmp_path:
             "tenant:acme/tpm": 1000 - 30 - 30,
             "tenant:acme/rpm": 98,
             "tenant:acme/parallel": 49,
+            "tenant:acme/in_flight": 4970,
         }
         again = await acct.settle(ending.record, 10, 20)
         assert again.already

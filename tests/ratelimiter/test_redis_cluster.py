@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.ratelimiter.builders import bucket, command, exact, lease, record_of
+from tests.ratelimiter.builders import bucket, command, exact, in_flight, lease, record_of
 from tests.ratelimiter.valkey import ValkeyCluster
 from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.domain.adjustment import Adjustment
@@ -103,6 +103,24 @@ async def test_a_refusal_names_the_limits_of_both_places(store: ClusterStore) ->
         "tenant:acme/tpm",
         "model:m/tpm",
     }
+
+
+async def test_tokens_in_flight_are_held_in_both_places_until_the_end(store: ClusterStore) -> None:
+    limits = (in_flight("cluster/in_flight", 100), in_flight("tenant:acme/in_flight", 70))
+    by_key = {limit.key: limit for limit in limits}
+    first = await store.reserve(command("r1", limits, max_new=90, subject=subject("acme")))
+    assert first.reservation is not None
+    record = record_of(first.reservation, store.epoch)
+    await store.extend(record, Extension(Usage(10, 0, 20), additional_tokens=25), by_key)
+    assert await remaining(store, "acme", limits) == [45, 15]
+    refused = await store.reserve(command("r2", limits, subject=subject("acme")))
+    assert [short.limit.key for short in refused.shortfalls] == ["tenant:acme/in_flight"]
+    stopped = await store.extend(record, Extension(Usage(10, 0, 45), additional_tokens=16), by_key)
+    (short,) = stopped.shortfalls
+    expected = ("tenant:acme/in_flight", 16, 55)
+    assert (short.limit.key, short.requested, short.used) == expected
+    await store.settle(record, exact(10, 45), by_key)
+    assert await remaining(store, "acme", limits) == [100, 70]
 
 
 async def test_shared_limits_are_adjusted_once_and_the_ledger_is_told(store: ClusterStore) -> None:

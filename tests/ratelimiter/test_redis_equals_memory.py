@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.ratelimiter.builders import bucket, lease
+from tests.ratelimiter.builders import bucket, in_flight, lease
 from tests.ratelimiter.twin_store import TwinStore
 from tests.ratelimiter.valkey import Valkey
 from weir_core.bucket import BucketShape
@@ -20,7 +20,7 @@ from weir_ratelimiter.domain.change import Count, WindowMove
 from weir_ratelimiter.domain.demand import demand
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.ids import fingerprint, reservation_id
-from weir_ratelimiter.domain.limit import Kind, Layer, Limit, Resource
+from weir_ratelimiter.domain.limit import HELD, Kind, Layer, Limit, Resource
 from weir_ratelimiter.domain.price import Price
 from weir_ratelimiter.domain.settlement import Report
 from weir_ratelimiter.domain.subject import Subject
@@ -77,6 +77,15 @@ class History:
             )
             return msgspec.structs.replace(drawn, overdraws=more.get("overdraws", False))
 
+        def held(name: str) -> Limit:
+            return in_flight(
+                name,
+                draw(60, 300),
+                shadow=not one_in(4),
+                max_debt=draw(0, 100),
+                overdraws=not one_in(3),
+            )
+
         found = [
             tokens("cluster/tpm", Resource.TOKENS),
             lease("cluster/parallel", draw(1, 6)),
@@ -88,6 +97,8 @@ class History:
             window(f"tenant:{tenant}/day", Resource.TOKENS, draw(100, 900), Unit.DAY),
             window(f"api_key:{tenant}1/cost", Resource.COST, draw(500, 3_000), Unit.MONTH),
             tokens("model:m/otpm", Resource.OUTPUT_TOKENS),
+            held("cluster/in_flight"),
+            held(f"tenant:{tenant}/in_flight"),
         ]
         return tuple(limit for limit in found if one_in(5))
 
@@ -197,7 +208,7 @@ class History:
 
     async def adjust(self) -> None:
         tenant = self.random.choice(TENANTS)
-        some: Sequence[Limit] = [x for x in self.limits[tenant] if x.kind is not Kind.LEASE]
+        some: Sequence[Limit] = [x for x in self.limits[tenant] if x.kind not in HELD]
         if some:
             units = self.random.choice((-200, -1, 5, 300))
             name = f"a{self.random.randint(0, 12)}"

@@ -12,7 +12,7 @@ from weir_ratelimiter.budget_source import BudgetSource, NoLedger
 from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.domain.adjustment import Adjustment
 from weir_ratelimiter.domain.extension import Extension
-from weir_ratelimiter.domain.limit import Kind
+from weir_ratelimiter.domain.limit import HELD, Kind
 from weir_ratelimiter.domain.refusal import refused_for_ever, refused_for_now
 from weir_ratelimiter.domain.reservation import Reservation
 from weir_ratelimiter.domain.retry_hint import spread
@@ -254,7 +254,7 @@ class Limiter:
                 f"no limit {limit_id:.200} applies to the subject",
                 field="limit_id",
             )
-        if limit.kind is Kind.LEASE:
+        if limit.kind in HELD:
             raise InvalidField("limit_id", limit_id, "a bucket or a window")
         return await self._seeded.adjust(Adjustment(adjustment_id, subject, limit, units, note))
 

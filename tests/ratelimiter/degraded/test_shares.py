@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ratelimiter.builders import bucket, lease
+from tests.ratelimiter.builders import bucket, in_flight, lease
 from weir_core.bucket import MAX_UNITS, BucketShape
 from weir_ratelimiter.domain.calendar import Calendar, Unit
 from weir_ratelimiter.domain.limit import Kind, Layer, Limit, Resource
@@ -32,6 +32,13 @@ def test_shares_of_tokens_are_no_more_than_the_whole(capacity: int, live: int) -
     share = share_of(bucket("tpm", Resource.TOKENS, capacity), live)
     assert share.capacity * live <= capacity
     assert share.shape.refill * live <= max(capacity, live)
+    assert share.overdraws == (live > 1)
+
+
+@given(capacity=capacities, live=replicas)
+def test_shares_of_tokens_in_flight_let_a_larger_request_in_alone(capacity: int, live: int) -> None:
+    share = share_of(in_flight("in_flight", capacity), live)
+    assert share.capacity * live <= capacity
     assert share.overdraws == (live > 1)
 
 

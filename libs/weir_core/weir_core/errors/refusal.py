@@ -21,7 +21,11 @@ _REASONS = {
     "budget": Reason.BUDGET_EXHAUSTED,
 }
 _PERIODS = {1_000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}
-_SPOKEN = {"concurrency": "requests at once", "streams": "streams at once"}
+_SPOKEN = {
+    "concurrency": "requests at once",
+    "streams": "streams at once",
+    "in_flight_tokens": "tokens in flight",
+}
 _NANOS = Decimal(10**9)
 
 

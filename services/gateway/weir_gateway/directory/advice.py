@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from weir_core.errors.refusal import counted
 from weir_gateway.directory.document import Document, ModelEntry, PlanEntry
-from weir_gateway.directory.entries import CONTEXT, COST, LimitEntry
+from weir_gateway.directory.entries import CONTEXT, COST, IN_FLIGHT, LimitEntry
 from weir_gateway.directory.file import shipped_plans
 from weir_gateway.directory.longest_request import longest_request, owners_with_bounds
 from weir_gateway.directory.owner import Owner, owner_of
 
-_PROMPT = ("tokens", "input_tokens")
+_PROMPT = ("tokens", "input_tokens", IN_FLIGHT)
 _REMEDY = "raise its `{}`, or bound requests with a limit of `context_tokens`"
 
 
@@ -103,7 +103,7 @@ def _of_tokens(
     if longest > capacity:
         yield (
             f"it never holds more than {capacity} tokens: the longest requests to model {name!r} "
-            f"({longest}) never fit; {_REMEDY.format('limit' if limit.window else 'burst')}"
+            f"({longest}) never fit; {_REMEDY.format('burst' if limit.rate else 'limit')}"
         )
 
 

@@ -33,6 +33,7 @@ Text = Annotated[str, StringConstraints(max_length=256, strict=True)]
 COUNTED = ("requests", "tokens", "input_tokens", "output_tokens")
 COST = "cost"
 LEASED = ("concurrency", "streams")
+IN_FLIGHT = "in_flight_tokens"
 CONTEXT = ("context_tokens", "prompt_tokens", "max_new_tokens")
 _LONGEST_ID = 128
 
@@ -48,8 +49,9 @@ class LimitEntry(Entry):
 
     `requests`, `tokens`, `input_tokens` and `output_tokens` take `rate` with an optional
     `burst` (default: the rate's amount), or `limit` with `window` and an optional `time_zone`;
-    `cost` takes the latter, with a `limit` in money. `concurrency`, `streams` and the context
-    bounds `context_tokens`, `prompt_tokens` and `max_new_tokens` take `limit` alone.
+    `cost` takes the latter, with a `limit` in money. `concurrency`, `streams`, `in_flight_tokens`
+    and the context bounds `context_tokens`, `prompt_tokens` and `max_new_tokens` take `limit`
+    alone.
 
     Attributes:
         limit, max_debt: units of the resource; nano-units of the currency for `cost`.
@@ -64,6 +66,7 @@ class LimitEntry(Entry):
         "cost",
         "concurrency",
         "streams",
+        "in_flight_tokens",
         "context_tokens",
         "prompt_tokens",
         "max_new_tokens",

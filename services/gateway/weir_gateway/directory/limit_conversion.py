@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from weir.directory.v1.directory_pb2 import Limit, LimitKind, LimitResource
-from weir_gateway.directory.entries import CONTEXT, LEASED, LimitEntry
+from weir_gateway.directory.entries import CONTEXT, IN_FLIGHT, LEASED, LimitEntry
 
 
 def to_limits(entries: Iterable[LimitEntry]) -> list[Limit]:
@@ -36,6 +36,8 @@ def _kind(entry: LimitEntry) -> "LimitKind.ValueType":
         return LimitKind.LIMIT_KIND_WINDOW
     if entry.resource in LEASED:
         return LimitKind.LIMIT_KIND_LEASE
+    if entry.resource == IN_FLIGHT:
+        return LimitKind.LIMIT_KIND_HOLD
     if entry.resource in CONTEXT:
         return LimitKind.LIMIT_KIND_CONTEXT
     return LimitKind.LIMIT_KIND_BUCKET

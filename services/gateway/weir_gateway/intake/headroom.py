@@ -52,6 +52,8 @@ def _room(limit: Limit, prompt_tokens: int) -> int | None:
     counted = limit.kind in (LimitKind.LIMIT_KIND_BUCKET, LimitKind.LIMIT_KIND_WINDOW)
     context = limit.kind == LimitKind.LIMIT_KIND_CONTEXT
     resource = limit.resource
+    if resource == LimitResource.LIMIT_RESOURCE_IN_FLIGHT_TOKENS:
+        return limit.capacity - prompt_tokens
     if counted and resource == LimitResource.LIMIT_RESOURCE_TOKENS:
         return limit.capacity - prompt_tokens
     if counted and resource == LimitResource.LIMIT_RESOURCE_OUTPUT_TOKENS:

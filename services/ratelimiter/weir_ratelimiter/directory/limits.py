@@ -29,6 +29,7 @@ _COUNTED_BY = {
         Resource.COST,
     ),
     Kind.CONTEXT: (Resource.CONTEXT_TOKENS, Resource.PROMPT_TOKENS, Resource.MAX_NEW_TOKENS),
+    Kind.HOLD: (Resource.IN_FLIGHT_TOKENS,),
 }
 
 
@@ -102,7 +103,7 @@ def _kind(configured: directory_pb2.Limit, name: str) -> Kind:
     try:
         return Kind(configured.kind)
     except ValueError:
-        bound = "BUCKET, LEASE, WINDOW or CONTEXT"
+        bound = "BUCKET, LEASE, WINDOW, CONTEXT or HOLD"
         raise InvalidField(f"{name}.kind", _kind_name(configured.kind), bound) from None
 
 

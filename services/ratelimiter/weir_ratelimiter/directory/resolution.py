@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from weir_ratelimiter.domain.limit import Kind, Limit, Resource
 from weir_ratelimiter.domain.price import Price
 
-_OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS)
+_TOKENS = (Resource.TOKENS, Resource.IN_FLIGHT_TOKENS)
+_OUTPUT = (*_TOKENS, Resource.OUTPUT_TOKENS)
 
 
 class Resolution:
@@ -13,7 +14,7 @@ class Resolution:
 
     Attributes:
         limits: every limit, contexts included, in the order of evaluation.
-        counted: those that have a level: buckets, windows and lease sets.
+        counted: those that have a level: buckets, windows, lease sets and holds.
         by_key: `counted` by key.
         estimate: reserve what is likely instead of `max_new_tokens`.
         may_owe: an extension that does not fit goes into bounded debt instead of stopping.
@@ -51,6 +52,6 @@ class Resolution:
     def _room(self, limit: Limit, prompt_tokens: int) -> int:
         if limit.resource is Resource.OUTPUT_TOKENS:
             return limit.capacity
-        if limit.resource is Resource.TOKENS:
+        if limit.resource in _TOKENS:
             return limit.capacity - prompt_tokens
         return (limit.capacity - self.price.most(prompt_tokens, 0)) // self.price.output_nanos

@@ -15,12 +15,15 @@ from weir_ratelimiter.domain.reservation import Entry, Reservation, State
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
 
+HOLD_WAIT_MS = 1_000
+"""When to ask for units of a hold again: nobody knows when the requests that have them end."""
+
 
 class ReserveCommand(msgspec.Struct, frozen=True, gc=False):
     """A request for admission, its limits resolved and its static checks passed.
 
     Attributes:
-        limits: buckets, windows and lease sets that apply, in the order of evaluation.
+        limits: buckets, windows, lease sets and holds that apply, in the order of evaluation.
         amounts: units asked of each resource.
     """
 
@@ -69,6 +72,8 @@ def evaluate(command: ReserveCommand, levels: Levels, now_ms: int) -> Evaluation
             draft.ask_bucket(limit, amount)
         elif limit.kind is Kind.LEASE:
             draft.ask_leases(limit, amount)
+        elif limit.kind is Kind.HOLD:
+            draft.ask_hold(limit, amount)
         elif limit.calendar is not None:
             draft.ask_window(limit, amount, limit.calendar.window(now_ms))
     return draft.evaluation()
@@ -100,6 +105,14 @@ class _Draft:
         if held + amount > limit.shape.capacity:
             wait_ms = self._levels.lease_wait_ms(limit.key, self._now_ms)
             self._short.append(Shortfall(limit, amount, held, wait_ms))
+            return
+        self._entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
+
+    def ask_hold(self, limit: Limit, amount: int) -> None:
+        held = self._levels.units_held(limit.key)
+        needed = min(amount, limit.capacity) if limit.overdraws else amount
+        if held + needed > limit.capacity:
+            self._short.append(Shortfall(limit, amount, held, HOLD_WAIT_MS))
             return
         self._entries.append(Entry(limit.key, limit.kind, limit.resource, amount))
 

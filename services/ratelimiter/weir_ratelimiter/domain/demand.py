@@ -30,7 +30,7 @@ def demand(
         streams: whether it also holds a streaming lease.
         price: what its tokens cost.
         requests: how many requests it counts as.
-        at_once: it is over as soon as it is admitted: no lease, no context.
+        at_once: it is over as soon as it is admitted: no lease, no hold, no context.
     """
     amounts = [0] * _SIZE
     amounts[Resource.REQUESTS] = requests
@@ -42,6 +42,7 @@ def demand(
         return tuple(amounts)
     amounts[Resource.CONCURRENCY] = 1
     amounts[Resource.STREAMS] = 1 if streams else 0
+    amounts[Resource.IN_FLIGHT_TOKENS] = prompt_tokens + output_tokens
     amounts[Resource.CONTEXT_TOKENS] = prompt_tokens + max_new_tokens
     amounts[Resource.PROMPT_TOKENS] = prompt_tokens
     amounts[Resource.MAX_NEW_TOKENS] = max_new_tokens
@@ -49,7 +50,7 @@ def demand(
 
 
 def charges(usage: Usage, requests: int, price: Price = FREE) -> Amounts:
-    """Units of every resource that a request with `usage` costs in the end; no leases."""
+    """Units of every resource that a request with `usage` costs in the end; 0 of what is held."""
     amounts = [0] * _SIZE
     amounts[Resource.REQUESTS] = requests
     amounts[Resource.TOKENS] = min(usage.prompt_tokens + usage.completion_tokens, MAX_UNITS)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from weir_ratelimiter.domain.admission import debit, hold
+from weir_ratelimiter.domain.admission import HOLD_WAIT_MS, debit, hold
 from weir_ratelimiter.domain.change import Bucket, Change, Count, Move, WindowMove
 from weir_ratelimiter.domain.entry_bucket import bucket_of
 from weir_ratelimiter.domain.levels import Levels
@@ -13,7 +13,12 @@ from weir_ratelimiter.domain.reservation import Entry, Reservation
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.usage import Usage
 
-_OUTPUT = (Resource.TOKENS, Resource.OUTPUT_TOKENS, Resource.COST)
+_OUTPUT = (
+    Resource.TOKENS,
+    Resource.OUTPUT_TOKENS,
+    Resource.COST,
+    Resource.IN_FLIGHT_TOKENS,
+)
 
 
 class Extension(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +88,7 @@ def extend(
 
 
 class _Wanted:
-    """The output limits of one reservation, each read once: its buckets and windows."""
+    """The output limits of one reservation, each read once: its buckets, windows and holds."""
 
     def __init__(
         self,
@@ -98,6 +103,7 @@ class _Wanted:
         self._now_ms = now_ms
         self._buckets: dict[str, Bucket] = {}
         self._counts: dict[str, Count] = {}
+        self._held: dict[str, int] = {}
         for entry in reservation.entries:
             if entry.resource not in _OUTPUT:
                 continue
@@ -105,6 +111,8 @@ class _Wanted:
                 count = levels.window(entry.key, entry.window)
                 if count is not None:
                     self._counts[entry.key] = count
+            elif entry.kind is Kind.HOLD:
+                self._held[entry.key] = levels.units_held(entry.key)
             elif entry.kind is Kind.BUCKET:
                 bucket = bucket_of(entry, limits, levels, now_ms)
                 if bucket is not None:
@@ -138,7 +146,10 @@ class _Wanted:
     def debits(
         self, amount: int
     ) -> tuple[tuple[Move, ...], tuple[WindowMove, ...], tuple[Entry, ...]]:
-        """Take `amount` output tokens from every bucket, and hold them in every window."""
+        """Take `amount` output tokens from every bucket, and hold them in every window.
+
+        What a reservation has of a hold is in its entry alone.
+        """
         if amount == 0:
             return (), (), self._entries
         moves: list[Move] = []
@@ -150,15 +161,15 @@ class _Wanted:
                 continue
             units = self._units(entry, amount)
             bucket = self._buckets.get(entry.key)
-            if bucket is None:
+            if bucket is None and entry.key in self._counts:
                 counts.append(hold(entry.key, entry.window, self._counts[entry.key], units))
-            else:
+            elif bucket is not None:
                 moves.append(debit(entry.key, bucket, units))
             entries.append(msgspec.structs.replace(entry, amount=entry.amount + units))
         return tuple(moves), tuple(counts), tuple(entries)
 
     def _counts_output(self, entry: Entry) -> bool:
-        return entry.key in self._buckets or entry.key in self._counts
+        return any(entry.key in known for known in (self._buckets, self._counts, self._held))
 
     def _units(self, entry: Entry, tokens: int) -> int:
         if entry.resource is Resource.COST:
@@ -169,10 +180,14 @@ class _Wanted:
         bucket = self._buckets.get(entry.key)
         if bucket is not None:
             return bucket.level
+        if entry.key in self._held:
+            return limit.capacity - self._held[entry.key]
         count = self._counts[entry.key]
         return limit.capacity - count.used - count.held
 
     def _wait_ms(self, entry: Entry, limit: Limit, units: int, before: int) -> int | None:
+        if entry.key in self._held:
+            return HOLD_WAIT_MS
         bucket = self._buckets.get(entry.key)
         if bucket is None:
             return _window_wait_ms(entry, limit, units, self._now_ms)

@@ -26,3 +26,6 @@ class Levels(Protocol):
 
     def lease_wait_ms(self, key: str, now_ms: int) -> int:
         """Estimated milliseconds until a lease is free."""
+
+    def units_held(self, key: str) -> int:
+        """Units that open reservations have of a hold."""

@@ -31,6 +31,11 @@ class Kind(IntEnum):
     LEASE = 2
     WINDOW = 3
     CONTEXT = 4
+    HOLD = 5
+
+
+HELD = (Kind.LEASE, Kind.HOLD)
+"""Kinds of which a request has a part while it is in the system, and is charged nothing."""
 
 
 class Resource(IntEnum):
@@ -46,6 +51,7 @@ class Resource(IntEnum):
     CONTEXT_TOKENS = 8
     PROMPT_TOKENS = 9
     MAX_NEW_TOKENS = 10
+    IN_FLIGHT_TOKENS = 11
 
 
 LIMIT_TYPES = {
@@ -59,6 +65,7 @@ LIMIT_TYPES = {
     Resource.CONTEXT_TOKENS: "context",
     Resource.PROMPT_TOKENS: "context",
     Resource.MAX_NEW_TOKENS: "context",
+    Resource.IN_FLIGHT_TOKENS: "concurrency",
 }
 """Public name of the family of each resource (`limit_type`)."""
 
@@ -78,7 +85,7 @@ class Limit(msgspec.Struct, frozen=True):
         max_debt: largest debt that an extension may leave, units.
         calendar: of a window; None for other kinds.
         overdraws: a request larger than the bucket is admitted when the bucket is full, and
-            leaves it in debt.
+            leaves it in debt; of a hold, when nothing is held.
     """
 
     key: str
@@ -95,7 +102,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     @property
     def capacity(self) -> int:
-        """Largest level, most leases, units per window, or longest context."""
+        """Largest level, most leases, units per window or at once, or longest context."""
         return self.shape.capacity
 
     @property

@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         key: key of the limit.
-        amount: units debited; 1 for a lease.
+        amount: units debited or held; 1 for a lease.
         window: id of the calendar window that it was debited to; empty for other kinds.
     """
 

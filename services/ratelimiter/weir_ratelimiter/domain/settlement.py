@@ -22,7 +22,7 @@ from weir_ratelimiter.domain.change import (
 from weir_ratelimiter.domain.demand import charges
 from weir_ratelimiter.domain.entry_bucket import bucket_of
 from weir_ratelimiter.domain.levels import Levels
-from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.limit import HELD, Kind, Limit
 from weir_ratelimiter.domain.reservation import Entry, Reservation, Settlement, State
 from weir_ratelimiter.domain.usage import Quality, Usage
 
@@ -136,7 +136,7 @@ def _end(
     # A late settlement corrects them once more; after a settlement nothing does.
     final = state is State.SETTLED
     for entry in reservation.entries:
-        if entry.kind is Kind.LEASE:
+        if entry.kind in HELD:
             continue
         charge = costs[entry.resource]
         if entry.kind is Kind.WINDOW:

@@ -9,7 +9,7 @@ from weir_core.errors import LimitExceeded, Violation, WeirError
 from weir_core.errors.openai import header_safe, to_http
 from weir_core.errors.refusal import LIMITER_MODE
 from weir_ratelimiter.domain.calendar import Unit
-from weir_ratelimiter.domain.limit import Kind, Limit
+from weir_ratelimiter.domain.limit import HELD, Limit
 from weir_ratelimiter.limiter import Admission
 from weir_ratelimiter.store.base import LimitState
 
@@ -88,7 +88,7 @@ def _tell(status: Status, binding: Violation, limits: Mapping[str, Limit], now_m
 
 def _shown(state: LimitState) -> bool:
     limit = state.limit
-    return limit.kind is not Kind.LEASE and limit.numbers_are_own and not limit.shadow
+    return limit.kind not in HELD and limit.numbers_are_own and not limit.shadow
 
 
 def _limit(limit: Limit) -> RateLimitResponse.RateLimit:

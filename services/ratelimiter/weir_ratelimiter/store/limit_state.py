@@ -1,5 +1,6 @@
 """Where a limit stands, out of the levels of any store."""
 
+from weir_ratelimiter.domain.admission import HOLD_WAIT_MS
 from weir_ratelimiter.domain.calendar import Window
 from weir_ratelimiter.domain.change import Count
 from weir_ratelimiter.domain.levels import Levels
@@ -13,6 +14,9 @@ def limit_state(limit: Limit, levels: Levels, held: int, now_ms: int) -> LimitSt
         taken = levels.leases_held(limit.key, now_ms)
         wait_ms = levels.lease_wait_ms(limit.key, now_ms) if taken else 0
         return LimitState(limit, limit.capacity - taken, taken, wait_ms)
+    if limit.kind is Kind.HOLD:
+        units = levels.units_held(limit.key)
+        return LimitState(limit, limit.capacity - units, units, HOLD_WAIT_MS if units else 0)
     if limit.calendar is not None:
         return _window_state(limit, levels, limit.calendar.window(now_ms), now_ms)
     bucket = levels.bucket(limit, now_ms)

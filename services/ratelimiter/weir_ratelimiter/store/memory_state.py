@@ -11,7 +11,7 @@ from weir_ratelimiter.domain.limit import Kind, Limit
 from weir_ratelimiter.domain.reservation import Reservation
 
 # To look a member of an IntEnum up costs ten times as much as a global.
-_BUCKET, _LEASE = Kind.BUCKET, Kind.LEASE
+_BUCKET, _LEASE, _HOLD = Kind.BUCKET, Kind.LEASE, Kind.HOLD
 
 
 class MemoryState:
@@ -31,6 +31,8 @@ class MemoryState:
         """Those of `reservations` that hold something."""
         self.held: defaultdict[str, int] = defaultdict(int)
         """Units that open reservations hold in each bucket."""
+        self.in_flight: dict[str, int] = {}
+        """Units that they have of each hold."""
         self.leases: defaultdict[str, LeaseSet] = defaultdict(LeaseSet)
         self.grants: OrderedDict[tuple[str, str], LedgerEvent] = OrderedDict()
         """Adjustments by tenant and adjustment id, oldest first."""
@@ -207,16 +209,17 @@ class MemoryState:
         leases = self.leases.get(key)
         return 0 if leases is None else leases.wait_ms(now_ms)
 
+    def units_held(self, key: str) -> int:
+        """See `Levels`."""
+        return self.in_flight.get(key, 0)
+
     def _count(self, reservation: Reservation, sign: int) -> None:
         self._open_tokens += sign * (reservation.prompt_tokens + reservation.output_tokens)
         for entry in reservation.entries:
-            if entry.kind is not _BUCKET:
-                continue
-            held = self.held[entry.key] + sign * entry.amount
-            if held:
-                self.held[entry.key] = held
-            else:
-                del self.held[entry.key]
+            if entry.kind is _BUCKET:
+                _add(self.held, entry.key, sign * entry.amount)
+            elif entry.kind is _HOLD:
+                _add(self.in_flight, entry.key, sign * entry.amount)
 
     def _release(self, reservation: Reservation) -> None:
         for key in _lease_keys(reservation):
@@ -235,6 +238,14 @@ class MemoryState:
             self.forgotten_upto_ms = max(self.forgotten_upto_ms, gone.created_ms)
         while self.grants and next(iter(self.grants.values())).settled_ms < oldest_kept:
             self.grants.popitem(last=False)
+
+
+def _add(sums: dict[str, int], key: str, units: int) -> None:
+    total = sums.get(key, 0) + units
+    if total:
+        sums[key] = total
+    else:
+        sums.pop(key, None)
 
 
 def _lease_keys(reservation: Reservation) -> list[str]:

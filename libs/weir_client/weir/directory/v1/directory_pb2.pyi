@@ -80,6 +80,8 @@ class _LimitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LimitKind.V
     """Calendar window."""
     LIMIT_KIND_CONTEXT: _LimitKind.ValueType  # 4
     """Static bound on one request."""
+    LIMIT_KIND_HOLD: _LimitKind.ValueType  # 5
+    """Units that requests in the system hold, each from Reserve to Settle."""
 
 class LimitKind(_LimitKind, metaclass=_LimitKindEnumTypeWrapper):
     """What mechanism holds a limit."""
@@ -93,6 +95,8 @@ LIMIT_KIND_WINDOW: LimitKind.ValueType  # 3
 """Calendar window."""
 LIMIT_KIND_CONTEXT: LimitKind.ValueType  # 4
 """Static bound on one request."""
+LIMIT_KIND_HOLD: LimitKind.ValueType  # 5
+"""Units that requests in the system hold, each from Reserve to Settle."""
 Global___LimitKind: _TypeAlias = LimitKind  # noqa: Y015
 
 class _LimitResource:
@@ -120,6 +124,8 @@ class _LimitResourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LimitRe
     """Context: prompt of one request."""
     LIMIT_RESOURCE_MAX_NEW_TOKENS: _LimitResource.ValueType  # 10
     """Context: max_new_tokens of one request."""
+    LIMIT_RESOURCE_IN_FLIGHT_TOKENS: _LimitResource.ValueType  # 11
+    """Prompt and reserved output tokens of the requests in the system."""
 
 class LimitResource(_LimitResource, metaclass=_LimitResourceEnumTypeWrapper):
     """What a limit counts."""
@@ -143,6 +149,8 @@ LIMIT_RESOURCE_PROMPT_TOKENS: LimitResource.ValueType  # 9
 """Context: prompt of one request."""
 LIMIT_RESOURCE_MAX_NEW_TOKENS: LimitResource.ValueType  # 10
 """Context: max_new_tokens of one request."""
+LIMIT_RESOURCE_IN_FLIGHT_TOKENS: LimitResource.ValueType  # 11
+"""Prompt and reserved output tokens of the requests in the system."""
 Global___LimitResource: _TypeAlias = LimitResource  # noqa: Y015
 
 class _Isolation:
@@ -541,6 +549,7 @@ class Limit(_message.Message):
     resource: Global___LimitResource.ValueType
     capacity: _builtins.int
     """Bucket: largest level. Lease set: leases at once. Window: units per window. Context: tokens.
+    Hold: units at once.
     0 to 2^53-1; 0 refuses everything.
     """
     refill: _builtins.int

@@ -12,7 +12,7 @@ _AT_LEAST_ONE = (Resource.REQUESTS, Resource.CONCURRENCY, Resource.STREAMS)
 
 @lru_cache(maxsize=16_384)
 def share_of(limit: Limit, replicas: int) -> Limit:
-    """What one of `replicas` ratelimiters may give out of a bucket or lease set.
+    """What one of `replicas` ratelimiters may give out of a bucket, lease set or hold.
 
     Capacity and refill are divided and rounded down; of requests and places at least one stays,
     so that nobody is shut out, and a bucket that refills goes on doing so. A request for more
@@ -31,7 +31,7 @@ def share_of(limit: Limit, replicas: int) -> Limit:
             shape.period_ms,
         ),
         max_debt=limit.max_debt // replicas,
-        overdraws=limit.kind is Kind.BUCKET,
+        overdraws=limit.kind in (Kind.BUCKET, Kind.HOLD),
         knob=f"{limit.knob} (1/{replicas} of it, while the store of the limits is away)",
     )
 

@@ -9,7 +9,7 @@ from weir_ratelimiter.domain.reservation import Entry
 from weir_ratelimiter.store.base import Limits
 from weir_ratelimiter.store.redis.keyspace import is_shared, lease_key
 
-_PREFIXES = {Kind.BUCKET: "b:", Kind.LEASE: "l:", Kind.WINDOW: "w:"}
+_PREFIXES = {Kind.BUCKET: "b:", Kind.LEASE: "l:", Kind.WINDOW: "w:", Kind.HOLD: "h:"}
 _REMOVED = (0, 0, 0)
 _names = msgspec.msgpack.Decoder(list[tuple[str, Kind, Resource, str]])
 

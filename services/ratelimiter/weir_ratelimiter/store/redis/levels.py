@@ -40,6 +40,11 @@ class ReadLevels:
         found = self._values.get(field_of(key, Kind.WINDOW, window))
         return stored.count_from(found) if found else None
 
+    def units_held(self, key: str) -> int:
+        """See `Levels`."""
+        found = self._values.get(field_of(key, Kind.HOLD))
+        return stored.units_from(found) if found else 0
+
     def leases_held(self, key: str, now_ms: int) -> int:
         """See `Levels`; the script counted them at `now_ms`."""
         found = self._values.get(field_of(key, Kind.LEASE))

@@ -58,6 +58,7 @@ _bucket_row = struct.Struct("<7d")
 _reservation_row = struct.Struct("<12d")
 _settlement_row = struct.Struct("<11d")
 _window_row = struct.Struct("<2d")
+_hold_row = struct.Struct("<d")
 _summary_row = struct.Struct("<3d")
 _lapses_row = struct.Struct("<2d")
 _event_row = struct.Struct("<12d")
@@ -66,6 +67,7 @@ _WIDTHS = {
     Kind.BUCKET: _bucket_row.size,
     Kind.LEASE: _summary_row.size,
     Kind.WINDOW: _window_row.size,
+    Kind.HOLD: _hold_row.size,
 }
 
 _reservations = msgspec.msgpack.Decoder(_Reservation)
@@ -159,6 +161,11 @@ def bucket_from(value: bytes) -> Bucket:
 def bucket_held(value: bytes) -> int:
     """Units that open reservations hold in a stored bucket."""
     return _whole(_bucket_row, value)[3]
+
+
+def units_from(value: bytes) -> int:
+    """Units that open reservations have of a stored hold."""
+    return _whole(_hold_row, value)[0]
 
 
 def count_from(value: bytes) -> Count:

@@ -68,7 +68,8 @@ elseif mode ~= SETTLE or quality ~= EXACT then
   quality = ESTIMATED
 end
 
--- By resource: requests, tokens, input and output tokens, two that only leases count, cost.
+-- By resource: requests, tokens, input and output tokens, two that only leases count, cost. What
+-- a hold counts is not charged.
 local charge_for = {
   charged_requests,
   min(charged_prompt + charged_output, MOST),
@@ -93,6 +94,8 @@ for i = 1, count do
     -- Its place is given back below.
     changed = open and amount > 0 and value
     places_of_leases[i] = all_puts + 2
+  elseif kind == HOLD then
+    changed = open and value and pack_row(HOLD_ROW, max(0, units_held(value) - amount))
   elseif kind == WINDOW then
     local charge = charge_for[resources[i]]
     charged = charge

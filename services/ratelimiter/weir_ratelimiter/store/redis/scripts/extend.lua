@@ -1,6 +1,6 @@
 -- Extend: a sign of life, progress, and more output, from all layers or from none.
 
-local TOKENS, OUTPUT_TOKENS, COST = 2, 4, 7
+local TOKENS, OUTPUT_TOKENS, COST, IN_FLIGHT_TOKENS = 2, 4, 7, 11
 
 local override, id, remember, is_own_epoch, admitted_ms, output_price,
   prompt_done, cached_done, output_done, additional, dispatched, may_owe, new_ttl, most_output,
@@ -50,6 +50,7 @@ end
 for i = 1, #values do
   local kind, resource = kinds[i], resources[i]
   local counts = resource == TOKENS or resource == OUTPUT_TOKENS or resource == COST
+    or resource == IN_FLIGHT_TOKENS
   if counts and r.amounts[i] >= 0 then
     local free
     if kind == BUCKET then
@@ -59,6 +60,10 @@ for i = 1, #values do
         levels[i] = { level, parts, at, held, capacity, refill, period }
         free = level
       end
+    elseif kind == HOLD then
+      local held = units_held(values[i])
+      levels[i] = { held }
+      free = plan.capacities[i] - held
     elseif kind == WINDOW and values[i] then
       local used, held = unpack_row(WINDOW_ROW, values[i])
       levels[i] = { used, held }
@@ -91,6 +96,8 @@ if debit > 0 then
       local level, parts, at, held, capacity, refill, period = unpack(state)
       after[i] = pack_row(BUCKET_ROW, debited(level, units), parts, at, held + units,
         capacity, refill, period)
+    elseif kinds[i] == HOLD then
+      after[i] = pack_row(HOLD_ROW, state[1] + units)
     else
       after[i] = pack_row(WINDOW_ROW, state[1], state[2] + units)
     end

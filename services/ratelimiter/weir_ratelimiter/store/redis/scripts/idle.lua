@@ -7,6 +7,8 @@ local function is_idle(field, value, idle_since)
   local kind = string.sub(field, 1, 2)
   if kind == 'l:' then
     return unpack_row(SUMMARY_ROW, value) == 0
+  elseif kind == 'h:' then
+    return units_held(value) == 0
   elseif kind ~= 'b:' then
     return false
   end
@@ -17,7 +19,7 @@ local function is_idle(field, value, idle_since)
   return divided(idle_since - at, refill, parts, period) >= capacity - level
 end
 
--- Forgets buckets that are full since `idle_since`, and lease sets without leases.
+-- Forgets buckets that are full since `idle_since`, lease sets without leases, and holds of nothing.
 local function forget_some(hash, idle_since)
   local some = call('HRANDFIELD', hash, LOOKED_AT, 'WITHVALUES')
   for i = 1, #some, 2 do

@@ -2,11 +2,18 @@
 
 -- KEYS: the tenant's hash, the reservation, the shard's expiry set and outbox, the shared hash,
 -- then the lease sets among the fields, in their order.
-local BUCKET, LEASE, WINDOW = 1, 2, 3
+local BUCKET, LEASE, WINDOW, HOLD = 1, 2, 3, 5
 local FIRST_LEASE_SET = 6
 
 -- A window is stored as what it was used for and what open reservations hold.
 local WINDOW_ROW = '<dd'
+
+-- A hold is stored as the units that open reservations have of it; one that is not there has none.
+local HOLD_ROW = '<d'
+
+local function units_held(stored)
+  return stored and unpack_row(HOLD_ROW, stored) or 0
+end
 
 -- A reservation is stored whole: a row of numbers, the last of them the number of amounts; a row
 -- of amounts; unless it is open, a row about its end; then, packed one after the other, its

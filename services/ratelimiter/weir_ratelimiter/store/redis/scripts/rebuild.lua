@@ -18,6 +18,8 @@ local function rebuild(KEYS, plan, id, created, record, now)
         after[i] = pack_row(BUCKET_ROW, debited(level, amount), parts, at, held + amount,
           capacity, refill, period)
       end
+    elseif kinds[i] == HOLD then
+      after[i] = pack_row(HOLD_ROW, units_held(values[i]) + amount)
     elseif values[i] then
       local used, held = unpack_row(WINDOW_ROW, values[i])
       after[i] = pack_row(WINDOW_ROW, used, held + amount)

@@ -44,6 +44,13 @@ for i = 1, count do
       local number, _, earliest = summary_of(value)
       fits = capacities[i] - places(KEYS[sets[i]], number, earliest, now) >= amount
       places_of_leases[i] = all_puts + 2
+    elseif kind == HOLD then
+      local held = units_held(value)
+      local needed = overdraws[i] == 1 and min(amount, capacities[i]) or amount
+      fits = capacities[i] - held >= needed
+      if fits then
+        changed = pack_row(HOLD_ROW, held + amount)
+      end
     elseif value then
       local used, held = unpack_row(WINDOW_ROW, value)
       fits = capacities[i] - used - held >= amount
