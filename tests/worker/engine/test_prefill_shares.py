@@ -58,3 +58,28 @@ def test_long_prompt_leaves_half_to_those_behind_it() -> None:
 def test_long_prompt_of_another_tenant_takes_half() -> None:
     shares = prefill_shares([("a", 9000), ("a", 9000), ("b", 9000)], 512, EQUAL)
     assert shares == [128, 128, 256]
+
+
+@given(
+    st.lists(st.integers(1, 3000), min_size=2, max_size=12),
+    st.lists(st.integers(1, 1000), min_size=12, max_size=12),
+    st.integers(0, 500),
+)
+def test_every_tenant_advances_where_there_are_tokens_enough(
+    lengths: list[int], weights: list[int], more: int
+) -> None:
+    remaining = [(f"t{index}", length) for index, length in enumerate(lengths)]
+    by_name = {f"t{index}": weight for index, weight in enumerate(weights)}
+    shares = prefill_shares(remaining, len(lengths) + more, by_name)
+    assert min(shares) >= 1
+
+
+def test_a_small_weight_does_not_wait_for_the_end_of_a_long_prompt() -> None:
+    assert prefill_shares([("a", 9000), ("b", 20)], 4, {"a": 9, "b": 1}) == [3, 1]
+
+
+def test_more_tenants_than_tokens_take_turns() -> None:
+    remaining = [("a", 90), ("b", 50), ("c", 10)]
+    assert prefill_shares(remaining, 2, EQUAL) == [1, 1, 0]
+    assert prefill_shares(remaining, 2, EQUAL, passed=["c"]) == [1, 0, 1]
+    assert prefill_shares(remaining, 2, EQUAL, passed=["b", "c"]) == [0, 1, 1]

@@ -95,3 +95,16 @@ def test_a_prompt_of_one_token_has_none(model: LlamaModel) -> None:
     driver.run()
     assert driver.record("r").prompt_logprobs == []
     assert len(driver.record("r").tokens) == 2
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_second_attempt_is_told_as_much(
+    model: LlamaModel, truth: torch.Tensor, steps: int
+) -> None:
+    driver = driver_of(model)
+    driver.submit("r", IDS, 6, sampling=TELL)
+    for _ in range(steps):
+        driver.step()
+    driver.submit("r", IDS, 6, sampling=TELL, attempt=2)
+    driver.run()
+    assert_told(driver.record("r", 2).prompt_logprobs, truth)

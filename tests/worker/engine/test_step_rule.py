@@ -107,6 +107,18 @@ def test_prefill_advances_however_dear_it_is() -> None:
     assert driver.record("long").terminal is not None
 
 
+def test_prompts_of_more_tenants_than_rows_take_turns() -> None:
+    driver = timed_driver(max_step_tokens=512, max_step_us=1)
+    driver.submit("decoding", [97], 400)
+    driver.step()
+    for index in range(9):
+        driver.submit(f"long{index}", [120 + index] * 400, 2, tenant=f"t{index}")
+    driver.submit("short", [98] * 10, 2, tenant="small")
+    for _ in range(10 * (2 + 10 // LEAST_PREFILL)):
+        driver.step()
+    assert driver.record("short").terminal is not None
+
+
 def test_decodes_over_the_context_bound_take_turns() -> None:
     driver = timed_driver(max_step_tokens=512, max_step_context_tokens=700)
     lengths = {"a": 300, "b": 300, "c": 300, "d": 20, "huge": 900}

@@ -48,6 +48,7 @@ class StepPlanner:
         self.cost = StepCost()
         self._turns = DecodeTurns()
         self._prefilling: list[Sequence] = []
+        self._passed: list[str] = []
         self._kv = kv
         self._preempted = False
 
@@ -170,6 +171,7 @@ class StepPlanner:
             sequence.table,
             len(sequence.token_ids),
             keep_available=self.limits.watermark_blocks if self.running else 0,
+            most_hit=sequence.most_hit,
             count=sequence.preemptions == 0,
         )
         if isinstance(hit, Shortage):
@@ -188,12 +190,20 @@ class StepPlanner:
             if share > 0:
                 plan.sequences.append(sequence)
                 plan.lengths.append(share)
+        self._note_passed(prefills, shares)
+
+    def _note_passed(self, prefills: list[Sequence], shares: list[int]) -> None:
+        """Remember the tenants without a share, who has waited longest first."""
+        served = {s.tenant for s, share in zip(prefills, shares, strict=True) if share > 0}
+        waiting = {s.tenant: None for s in prefills if s.tenant not in served}
+        before = [tenant for tenant in self._passed if tenant in waiting]
+        self._passed = list(dict.fromkeys((*before, *waiting)))
 
     def _divide(self, prefills: list[Sequence], budget: int) -> list[int]:
         cap = self.limits.max_prefill_chunk or budget
         wanted = [(sequence.tenant, _chunk(sequence, cap)) for sequence in prefills]
         weights = {sequence.tenant: sequence.table.account.weight for sequence in prefills}
-        return prefill_shares(wanted, budget, weights)
+        return prefill_shares(wanted, budget, weights, self._passed)
 
     def _shrink(self, plan: StepPlan, prefills: list[Sequence], shares: list[int]) -> list[int]:
         """Cut prefill until the step is predicted to keep its decodes waiting no longer.

@@ -121,6 +121,11 @@ class Sequence:
         """Tokens to compute before the next one can be sampled."""
         return len(self.token_ids) - self.computed
 
+    @property
+    def most_hit(self) -> int | None:
+        """Leading tokens that the cache may give it; None: any. What is not told is computed."""
+        return None if self.told is None else len(self.told)
+
     def untold(self, length: int) -> range:
         """Positions among the next `length` whose logits tell of the prompt's next token."""
         if self.told is None:

@@ -109,19 +109,26 @@ class KvManager:
         return BlockTable(account, chain, self.blocks_for(policy.max_tokens))
 
     def allocate(
-        self, table: BlockTable, num_tokens: int, *, keep_available: int = 0, count: bool = True
+        self,
+        table: BlockTable,
+        num_tokens: int,
+        *,
+        keep_available: int = 0,
+        most_hit: int | None = None,
+        count: bool = True,
     ) -> int | Shortage:
         """Look up the longest cached prefix and take blocks for all of `num_tokens`.
 
         At most `num_tokens - 1` tokens are hit, since the last one must be computed for its
-        logits. With `count` the look-up enters the hit rates.
+        logits, and at most `most_hit`. With `count` the look-up enters the hit rates.
 
         Returns:
             Tokens whose KV is there already; or, with nothing changed, what is lacking: the
             tenant's quota, or memory, when fewer than `keep_available` blocks would remain.
         """
         assert not table.blocks, "table holds blocks already"
-        hit = find_prefix(self.pool, table.chain, num_tokens, self._session(table))
+        end = num_tokens if most_hit is None else min(num_tokens, most_hit + 1)
+        hit = find_prefix(self.pool, table.chain, end, self._session(table))
         fresh = self.blocks_for(num_tokens) - len(hit.blocks)
         idle_hits = sum(block.idle for block in hit.blocks)
         if table.exceeds_quota(idle_hits + fresh):
