@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.ratelimiter.account import directory, in_flight
 from tests.ratelimiter.test_service import TOKEN, service
 from weir_cli.app import app
 from weir_cli.errors import CommandError
@@ -237,3 +238,25 @@ async def test_limits_are_shown_with_their_levels(
         assert [row[0] for row in rows] == list(told)
         held = {row[0]: row[4] for row in rows}
         assert held["tenant:acme/tpm"] == told["tenant:acme/tpm"]["held"] != "0"
+
+
+async def test_tokens_in_flight_are_shown_and_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CLUSTER_TOKEN", TOKEN.get_secret_value())
+    async with service(tmp_path, directory(in_flight(100))) as served:
+        await served.reserve("r")
+
+        async def told(*words: str) -> str:
+            command = [*words, "--model", "m", "--address", served.address]
+            result = await asyncio.to_thread(CliRunner().invoke, app, command)
+            assert result.exit_code == 0, result.output
+            return result.output
+
+        _, row = [line.split() for line in (await told("limits", "show", "acme")).splitlines()]
+        assert row[:6] == ["tenant:acme/in_flight", "in_flight_tokens", "100", "30", "30", "70"]
+        large = await told("explain", "acme", "--prompt-tokens", "60", "--max-new-tokens", "11")
+        assert "would now be refused" in large
+        assert "allows 100 tokens in flight; 30 used, 71 requested; " in large
+        fits = await told("explain", "acme", "--prompt-tokens", "60", "--max-new-tokens", "10")
+        assert "would now be admitted" in fits

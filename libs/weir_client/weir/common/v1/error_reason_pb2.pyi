@@ -57,7 +57,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_TOKEN_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 16
     """Tokens per minute."""
     ERROR_REASON_CONCURRENCY_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 17
-    """Requests in the system at once."""
+    """Requests, streams or tokens in the system at once."""
     ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 18
     """A day or month budget of tokens or money."""
     ERROR_REASON_QUOTA_STOPPED: _ErrorReason.ValueType  # 19
@@ -145,7 +145,7 @@ ERROR_REASON_RATE_LIMIT_EXCEEDED: ErrorReason.ValueType  # 15
 ERROR_REASON_TOKEN_LIMIT_EXCEEDED: ErrorReason.ValueType  # 16
 """Tokens per minute."""
 ERROR_REASON_CONCURRENCY_LIMIT_EXCEEDED: ErrorReason.ValueType  # 17
-"""Requests in the system at once."""
+"""Requests, streams or tokens in the system at once."""
 ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 18
 """A day or month budget of tokens or money."""
 ERROR_REASON_QUOTA_STOPPED: ErrorReason.ValueType  # 19
