@@ -1,7 +1,6 @@
 """The step engine: commands in, one output a step. No threads, no I/O."""
 
 import dataclasses
-import heapq
 import logging
 from collections.abc import Callable
 from itertools import islice
@@ -17,6 +16,7 @@ from weir_worker.engine.commands import (
     Stop,
     Submit,
 )
+from weir_worker.engine.deadlines import Deadlines
 from weir_worker.engine.events import Failure, FinishReason, StepOutput
 from weir_worker.engine.intake import Intake, ServedModel
 from weir_worker.engine.limits import StepLimits
@@ -71,7 +71,7 @@ class Engine:
         self._clock = clock
         self._news = News(kv, self.planner, clock)
         self._sequences: dict[str, Sequence] = {}
-        self._deadlines: list[tuple[int, str, int]] = []
+        self._deadlines = Deadlines(self._holds)
         self._stalled_steps = 0
         self._compilations = Compilations(compile_grammar or _no_grammars)
 
@@ -147,14 +147,14 @@ class Engine:
     def _submit(self, submit: Submit) -> None:
         try:
             self._supersede(submit)
-            if submit.grammar is not None:
-                if older := self._compilations.start(submit):
-                    self._news.rejected(older, _superseded(submit))
-                return
         except WeirError as error:
             self._news.rejected(submit, Failure.of(error))
             return
-        self._accept_submission(submit, None)
+        if submit.grammar is not None:
+            self._compilations.start(submit)
+        else:
+            self._accept_submission(submit, None)
+        self._deadlines.add(submit.deadline_us, submit.request_id, submit.attempt)
 
     def _take_compiled(self) -> None:
         """Queue what is compiled; with nothing else to do, wait for it a moment."""
@@ -184,13 +184,17 @@ class Engine:
             return
         self._sequences[submit.request_id] = sequence
         self.planner.add(sequence)
-        if sequence.deadline_us:
-            # Ids, not the sequence: its tokens need not live until the deadline.
-            entry = (sequence.deadline_us, sequence.request_id, sequence.attempt)
-            heapq.heappush(self._deadlines, entry)
+
+    def _holds(self, request_id: str, attempt: int) -> bool:
+        sequence = self._sequences.get(request_id)
+        if sequence is not None and sequence.attempt == attempt:
+            return True
+        return self._compilations.holds(request_id, attempt)
 
     def _supersede(self, submit: Submit) -> None:
         """End an older attempt of the same request; refuse one that is not newer."""
+        if older := self._compilations.supersede(submit):
+            self._news.rejected(older, _superseded(submit))
         running = self._sequences.get(submit.request_id)
         if running is None:
             return
@@ -205,6 +209,7 @@ class Engine:
     def _release_session(self, tenant: str, session: str) -> None:
         """A turn that is here goes on, and keeps nothing when it ends."""
         self._kv.release_session(tenant, session)
+        self._compilations.release_session(tenant, session)
         for sequence in self._sequences.values():
             if (sequence.tenant, sequence.session) == (tenant, session):
                 sequence.session_ttl_us = 0
@@ -221,8 +226,7 @@ class Engine:
             logger.warning("limits not changed: %s", error.message)
 
     def _expire(self, now_us: int) -> None:
-        while self._deadlines and self._deadlines[0][0] <= now_us:
-            _, request_id, attempt = heapq.heappop(self._deadlines)
+        for request_id, attempt in self._deadlines.take_due(now_us):
             self.apply(Abort(request_id, attempt, Reason.DEADLINE_EXCEEDED, _DEADLINE_PASSED))
 
     def _run(self, plan: StepPlan, meanwhile: Callable[[], None]) -> None:

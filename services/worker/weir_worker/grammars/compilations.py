@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+import msgspec
+
 from weir_core.errors import Reason, WeirError
 from weir_worker.engine.commands import Submit
 from weir_worker.sampling.constraint import Constraint
@@ -27,22 +29,39 @@ class Compilations:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def start(self, submit: Submit) -> Submit | None:
-        """Begin; returns an older attempt of the same request, which is compiled no more.
+    def holds(self, request_id: str, attempt: int) -> bool:
+        """Whether the submission is here."""
+        found = self._pending.get(request_id)
+        return found is not None and found[0].attempt == attempt
+
+    def supersede(self, submit: Submit) -> Submit | None:
+        """Give up an older attempt of the same request, and return it.
 
         Raises:
             WeirError: STALE_ATTEMPT when the one here is not older.
         """
-        assert submit.grammar is not None
         found = self._pending.get(submit.request_id)
-        if found is not None and found[0].attempt >= submit.attempt:
+        if found is None:
+            return None
+        if found[0].attempt >= submit.attempt:
             raise WeirError(
                 Reason.STALE_ATTEMPT, f"attempt {found[0].attempt} of the request is here already"
             )
-        older = self.drop(submit.request_id, found[0].attempt) if found is not None else None
+        return self.drop(submit.request_id, found[0].attempt)
+
+    def start(self, submit: Submit) -> None:
+        """Begin; no other attempt of the request is here."""
+        assert submit.grammar is not None
         future = self._thread.submit(self._compile, submit.tenant, submit.grammar)
         self._pending[submit.request_id] = (submit, future)
-        return older
+
+    def release_session(self, tenant: str, session: str) -> None:
+        """Let what is here for a session keep nothing when it ends."""
+        for submit, future in list(self._pending.values()):
+            if (submit.tenant, submit.private_scope) == (tenant, session):
+                kv = msgspec.structs.replace(submit.kv, session_ttl_ms=0)
+                changed = msgspec.structs.replace(submit, kv=kv)
+                self._pending[submit.request_id] = (changed, future)
 
     def drop(self, request_id: str, attempt: int) -> Submit | None:
         """Give up a submission, if it is here."""
