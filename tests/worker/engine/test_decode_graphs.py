@@ -224,3 +224,43 @@ def test_a_frame_is_sent_while_the_next_step_runs(model: LlamaModel) -> None:
     link = Link([[submit], [], [], [], [Stop("the end")]], log)
     EngineLoop(run.engine, link, heartbeat_s=0.01).run()
     assert log[:9] == ["start", "wait", "start", "send", "wait", "start", "send", "wait", "send"]
+
+
+def test_a_step_that_nothing_is_drawn_from_is_waited_for_too(model: LlamaModel) -> None:
+    log: list[str] = []
+
+    class Noting(CudaRunner):
+        def _event(self) -> Callable[[], None]:
+            return lambda: log.append("ended")
+
+    runner = Noting(model, _CPU)
+    pending = runner.start(ForwardBatch([5, 6], [SequenceSlice(0, 2, [3])], []), [])
+    assert log == []
+    assert pending.wait().tokens == []
+    assert log == ["ended"]
+
+
+def test_what_fails_while_a_step_runs_is_no_fault_of_the_step(model: LlamaModel) -> None:
+    waited: list[int] = []
+
+    class Noting(CudaRunner):
+        def start(self, *arguments):  # type: ignore[no-untyped-def]
+            pending = super().start(*arguments)
+            wait = pending.wait
+
+            def noted():  # type: ignore[no-untyped-def]
+                waited.append(1)
+                return wait()
+
+            pending.wait = noted  # type: ignore[method-assign]
+            return pending
+
+    def fail() -> None:
+        raise ValueError("a frame that cannot be encoded")
+
+    run = driver(Noting(model, _CPU))
+    run.submit("r", [5, 6, 7], 2)
+    for _ in range(2):
+        run._note(run.engine.step(fail))
+    assert run.terminal("r").finish_reason.value == "length"
+    assert len(waited) == 2

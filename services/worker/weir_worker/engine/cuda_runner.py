@@ -52,7 +52,8 @@ class CudaRunner:
                 logits = self._model.forward(batch)
             if states and not batch.told and all(_takes_likeliest(state) for state in states):
                 return _LikeliestStep(logits, self._event)
-            return _DrawnStep(logits, batch, states)
+            drawn = bool(states or batch.told)
+            return _DrawnStep(logits, batch, states, None if drawn else self._event())
 
     def run(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> Samples:
         """See `StepRunner.run`."""
@@ -96,17 +97,25 @@ class _LikeliestStep:
 
 
 class _DrawnStep:
-    """Logits, of which nothing is drawn yet."""
+    """Logits, of which nothing is drawn yet; `wait` for a step that nothing is drawn from."""
 
     def __init__(
-        self, logits: torch.Tensor, batch: ForwardBatch, states: Sequence[SamplingState]
+        self,
+        logits: torch.Tensor,
+        batch: ForwardBatch,
+        states: Sequence[SamplingState],
+        wait: Callable[[], None] | None,
     ) -> None:
         self._logits = logits
         self._batch = batch
         self._states = states
+        self._wait = wait
 
     def wait(self) -> Samples:
         """See `PendingStep.wait`."""
+        if self._wait is not None:
+            # Or its time would be taken for that of the next step.
+            self._wait()
         with torch.inference_mode():
             return draw(self._logits, self._batch, self._states)
 

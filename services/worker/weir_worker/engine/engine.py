@@ -262,7 +262,11 @@ class Engine:
         if self._overlapping is None:
             return self._runner.run(batch, states)
         pending = self._overlapping.start(batch, states)
-        meanwhile()
+        try:
+            meanwhile()
+        except Exception:
+            # No fault of the step, and no step may start before this one is waited for.
+            logger.exception("what is done while a step runs failed")
         return pending.wait()
 
     def _absorb(self, plan: StepPlan, samples: Samples) -> None:
