@@ -100,7 +100,7 @@ def draw_limits(data: st.DataObject) -> tuple[Limit, ...]:
 def _draw_hold(data: st.DataObject, name: str) -> Limit:
     return in_flight(
         name,
-        data.draw(st.integers(60, 300)),
+        data.draw(st.integers(120, 180)),
         shadow=not data.draw(st.integers(0, 3)),
         max_debt=data.draw(st.integers(0, 100)),
     )

@@ -172,7 +172,7 @@ def free_port() -> int:
 
 def _node(folder: Path) -> Valkey:
     bus_port = free_port()
-    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]
+    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
     return Valkey(folder, *options, "--cluster-port", str(bus_port), bus_port=bus_port)
 
 
