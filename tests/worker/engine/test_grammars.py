@@ -18,6 +18,7 @@ from weir_worker.engine.commands import Preempt
 from weir_worker.engine.events import FinishReason
 from weir_worker.engine.model_runner import ModelRunner
 from weir_worker.grammars.compiler import GrammarCompiler
+from weir_worker.grammars.output_matcher import OutputMatcher
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
 from weir_worker.sampling import Grammar, SamplingParams
@@ -153,6 +154,28 @@ def test_a_length_cuts_it_as_ever(make: Callable[[], Driver]) -> None:
     assert len(driver.record("r").tokens) == 3
 
 
+def test_a_grammar_that_grows_too_complex_is_the_requests_own_fault(
+    make: Callable[[], Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allowed(matcher: OutputMatcher) -> bytes:
+        matcher.problem = "the grammar became too complex to follow"
+        return b""
+
+    # No ERROR: three of those would keep everybody's work from the worker.
+    monkeypatch.setattr(OutputMatcher, "allowed", allowed)
+    driver = make()
+    grammar = Grammar(GrammarKind.REGEX, "[a-c]{50}")
+    driver.submit("r", PROMPT, 20, grammar=grammar, sampling=SAMPLING)
+    driver.submit("other", PROMPT, 20, ignore_eos=True)
+    driver.run()
+    failure = driver.terminal("r").failure
+    assert failure is not None
+    assert (failure.reason, failure.field) == (Reason.INVALID_FIELD, "grammar")
+    assert "too complex" in failure.message
+    assert driver.reason("r") is FinishReason.ABORT
+    assert driver.reason("other") is FinishReason.LENGTH
+
+
 BAD: list[tuple[Grammar, str]] = [
     (schema({"properties": {"x": {"items": {"uniqueItems": True}}}}), r"\$\.properties\.x\.items"),
     (schema({"$defs": {"d": {"type": "nope"}}, "$ref": "#/$defs/d"}), r"\$\.\$defs\.d.*nope"),
@@ -166,6 +189,8 @@ BAD: list[tuple[Grammar, str]] = [
     ),
     (Grammar(GrammarKind.JSON_SCHEMA, "[1]"), "json schema"),
     (Grammar(GrammarKind.REGEX, "(?=a)b"), "regex.*look-around"),
+    (Grammar(GrammarKind.REGEX, r"[^\x00-\U0010ffff]"), "regex.*: no text matches it"),
+    (Grammar(GrammarKind.LARK, "start: start"), "lark.*: no text matches it"),
     (Grammar(GrammarKind.LARK, 'start: "a" b'), "lark.*unknown name"),
 ]
 

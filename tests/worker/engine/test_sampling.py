@@ -221,6 +221,17 @@ def test_penalties_are_those_of_the_reference() -> None:
     assert torch.equal(changed, expected)
 
 
+@pytest.mark.parametrize("penalty", [1e-5, 1e-39, 5e-324, 10.0])
+def test_any_repetition_penalty_leaves_a_token_to_draw(penalty: float) -> None:
+    logits = logits_of(1)
+    top = int(logits[0].argmax())
+    params = SamplingParams(repetition_penalty=penalty, min_tokens=3, seed=1)
+    state = state_after(params, [top], prompt=range(VOCAB), stop_ids=[3])
+    samples = sample(logits, [state])
+    assert not samples.failures
+    assert samples.tokens[0] != 3
+
+
 def test_adjusting_one_row_changes_no_other_and_not_the_given_logits() -> None:
     logits = logits_of(3)
     before = logits.clone()

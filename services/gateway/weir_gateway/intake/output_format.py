@@ -7,6 +7,7 @@ from typing import Any
 from weir.common.v1.sampling_pb2 import Grammar
 from weir_core.errors import InvalidField
 from weir_gateway.intake.shape import Shape
+from weir_gateway.intake.text_checks import check_text
 
 MAX_GRAMMAR_CHARACTERS = 65_536
 MAX_SCHEMA_DEPTH = 32
@@ -32,11 +33,12 @@ class OutputFormat:
         """Checks what needs no engine; that compiles it within bounds of its own.
 
         Raises:
-            InvalidField: it is too long, too deep, or no JSON schema at all.
+            InvalidField: it is too long, too deep, no UTF-8, or no JSON schema at all.
         """
         if not 1 <= len(self.text) <= MAX_GRAMMAR_CHARACTERS:
             bound = f"1 to {MAX_GRAMMAR_CHARACTERS} characters"
             raise InvalidField(self.field, Shape(self.text), bound)
+        check_text(self.field, self.text)
         if self.kind == "json_schema":
             self._check_schema()
 

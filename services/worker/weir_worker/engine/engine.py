@@ -280,14 +280,23 @@ class Engine:
             sequence.advance(length)
             samples_here = sequence.computed == len(sequence.token_ids)
             if samples_here and row in samples.failures:
-                failure = Failure(Reason.ENGINE_FAILED, samples.failures[row])
-                self._finish(sequence, FinishReason.ERROR, failure, discard=True)
+                self._fail(sequence, samples.failures[row])
             else:
                 self._kv.commit(sequence.table, sequence.computed)
                 if samples_here:
                     logprobs = samples.logprobs.get(row)
                     self._accept(sequence, samples.tokens[row], logprobs, now_us)
             row += samples_here
+
+    def _fail(self, sequence: Sequence, problem: str) -> None:
+        """End a sequence that no token could be drawn for."""
+        reason, failure = FinishReason.ERROR, Failure(Reason.ENGINE_FAILED, problem)
+        if sequence.sampling.problem:
+            # The request's own doing: no other attempt would go better, and a fault counted
+            # here would keep everybody's work from a worker that is well.
+            reason = FinishReason.ABORT
+            failure = Failure(Reason.INVALID_FIELD, problem, "grammar")
+        self._finish(sequence, reason, failure, discard=True)
 
     def _accept(
         self, sequence: Sequence, token_id: int, logprobs: TokenLogprobs | None, now_us: int

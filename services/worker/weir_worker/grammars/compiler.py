@@ -18,6 +18,7 @@ _WHITESPACE = r"\n? {0,8}"
 _LONGEST_PROBLEM = 300
 # A tenant's schemas are few and used again and again.
 _MOST_KEPT = 64
+_NOTHING_MATCHES = "no text matches it"
 
 
 class GrammarCompiler:
@@ -117,7 +118,8 @@ def _problem_of(matcher: LLMatcher) -> str:
     """What is wrong with a grammar; some of it shows at its first token only."""
     if not matcher.is_error():
         matcher.compute_bitmask()
-    return matcher.get_error()
+    problem: str = matcher.get_error()
+    return _NOTHING_MATCHES if "NoExtensionBias" in problem else problem
 
 
 def _schema_source(schema: str) -> str:

@@ -11,6 +11,8 @@ import torch
 from weir_worker.sampling.constraint import Constraint
 from weir_worker.sampling.state import SamplingState
 
+# Dividing by less, or multiplying with it, would make infinities and NaN of sound logits.
+_LEAST_REPETITION_PENALTY = 1e-6
 _BITS = torch.arange(8, dtype=torch.uint8)
 
 
@@ -40,7 +42,7 @@ def _adjust(logits: torch.Tensor, state: SamplingState) -> None:
     if params.repetition_penalty != 1.0:
         ids = _ids(logits, sorted(state.prompt | state.counts.keys()))
         seen = logits[ids]
-        penalty = params.repetition_penalty
+        penalty = max(params.repetition_penalty, _LEAST_REPETITION_PENALTY)
         logits[ids] = torch.where(seen > 0, seen / penalty, seen * penalty)
     if state.counts and (params.presence_penalty or params.frequency_penalty):
         ids = _ids(logits, state.counts)
