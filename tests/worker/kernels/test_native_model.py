@@ -8,8 +8,11 @@ from tests.default_model import default_model_folder
 from tests.tiny_llama import write_tiny_llama
 from tests.worker.numerics.support import chunked, forward, made_up_tokens
 from weir_core.errors import InvalidField
+from weir_worker.engine.config import EngineConfig
+from weir_worker.engine.factory import build_engine
 from weir_worker.kernels.choice import load_kernels
 from weir_worker.kernels.library import Kernels
+from weir_worker.kv.host_tier import HostTier
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
 
@@ -63,6 +66,15 @@ def test_sizes_that_the_kernels_do_not_know_are_torchs(
     ]
 
 
+def test_kernels_that_are_required_and_cannot_serve_are_refused(tmp_path: Path) -> None:
+    folder = write_tiny_llama(tmp_path, overrides={"intermediate_size": 120})
+    config = EngineConfig(model=str(folder), device="cpu", num_blocks=8, kernels="required")
+    with pytest.raises(InvalidField, match=r"kernels is 'required'.*intermediate_size is 120"):
+        build_engine(config)
+    with pytest.raises(InvalidField, match=r"kernels is 'required'.*tensor_parallel_size"):
+        EngineConfig(model=str(folder), kernels="required", tensor_parallel_size=2)
+
+
 def test_a_block_size_that_the_kernels_do_not_know_is_refused(
     kernels: Kernels, tmp_path: Path
 ) -> None:
@@ -83,3 +95,19 @@ def test_smollm2_draws_the_same_tokens_as_with_torch() -> None:
     assert torch.allclose(logits, expected, atol=2e-3)
     assert torch.equal(logits.argmax(1), expected.argmax(1))
     assert torch.equal(chunked(native, tokens, 31, table), logits)
+
+
+def test_blocks_go_to_host_memory_and_come_back(kernels: Kernels, tmp_path: Path) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=kernels)
+    model.allocate_kv(8, 16 if model.config.head_dim != 16 else 32)
+    assert model._cache is not None
+    size = model._cache.block_size
+    tokens = made_up_tokens(2 * size + 8, 320)
+    whole = forward(model, [(tokens, 0, len(tokens), [0, 1, 2])], rows=[len(tokens) - 1])
+    tier = HostTier(model._cache, 4)
+    cold = tier.store([0, 1])
+    assert cold is not None
+    model.clear_kv(range(8))
+    tier.restore(cold, [6, 3])
+    after = forward(model, [(tokens, 2 * size, 8, [6, 3, 5])], rows=[7])
+    assert torch.equal(after, whole)

@@ -107,6 +107,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidField("precision", self.precision, bound)
         if self.kernels not in _KERNELS:
             raise InvalidField("kernels", self.kernels, "one of " + ", ".join(_KERNELS))
+        if self.kernels == "required" and self.tensor_parallel_size > 1:
+            bound = "auto or off: they are not built for a tensor_parallel_size above 1"
+            raise InvalidField("kernels", self.kernels, bound)
         if not 0.0 <= self.device_memory_share <= 1.0:
             bound = "0 (no bound), or above 0 to 1"
             raise InvalidField("device_memory_share", self.device_memory_share, bound)

@@ -18,7 +18,9 @@ from weir_worker.engine.model_runner import ModelRunner
 from weir_worker.engine.runtime import Runtime
 from weir_worker.kernels.choice import Built, load_kernels
 from weir_worker.kernels.library import Kernels
+from weir_worker.kernels.parts import NativeParts
 from weir_worker.models.llama import LlamaModel
+from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
 from weir_worker.parallel.model import ParallelModel, load_parallel_model
@@ -43,6 +45,8 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         torch.set_num_threads(config.threads)
     device = _device(config.device)
     _claim_memory(config, folder, device)
+    if config.kernels == "required":
+        _check_kernels(folder, device)
     kernels = load_kernels(config.kernels, built) if device.type == "cpu" else None
     model = _load(config, folder, device, kernels)
     alone = isinstance(model, LlamaModel)
@@ -66,6 +70,18 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         batch_invariant=alone and device.type == "cpu" and batch_invariance(model),
         allocate=allocate,
     )
+
+
+def _check_kernels(folder: ModelFolder, device: torch.device) -> None:
+    """Refuse what the compiled kernels cannot serve, however well they were built."""
+    if device.type != "cpu":
+        raise InvalidField(
+            "kernels", "required", f"auto or off on {device.type}: they are for CPUs"
+        )
+    model = LlamaConfig.from_folder(folder)
+    refusal = NativeParts.refusal(model, model.hidden_size, model.intermediate_size)
+    if refusal is not None:
+        raise InvalidField("kernels", "required", f"auto or off for this model: {refusal}")
 
 
 def _claim_memory(config: EngineConfig, folder: ModelFolder, device: torch.device) -> None:

@@ -39,9 +39,10 @@ class HostTier:
         """
         if num_blocks < 1:
             raise InvalidField("num_blocks", num_blocks, "at least 1")
-        self._parts = [*cache.keys, *cache.values]
+        # A row for each block, whatever the layout of keys and of values in it.
+        self._parts = [part.view(len(part), -1) for part in (*cache.keys, *cache.values)]
         first = self._parts[0]
-        shape = (num_blocks, len(self._parts), *first.shape[1:])
+        shape = (num_blocks, len(self._parts), first.shape[1])
         pinned = first.device.type == "cuda"
         self._host = torch.empty(shape, dtype=first.dtype, pin_memory=pinned)
         self._free = list(range(num_blocks))
