@@ -40,7 +40,8 @@ from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.store.base import Store
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 FEW, MANY = 10, 10_000
 _DECISIONS = 4_000

@@ -13,7 +13,8 @@ from tests.ratelimiter.valkey import Valkey
 from weir_ratelimiter.store.base import Store
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 HORIZON_MS = 10 * 366 * 86_400_000
 """Nothing is forgotten in a history: the model forgets nothing."""

@@ -18,7 +18,7 @@ from weir_ratelimiter.ledger.filters import RowFilter
 from weir_ratelimiter.ledger.ledger import Ledger
 from weir_ratelimiter.ledger.reader import pages
 from weir_ratelimiter.store.redis.opening import open_redis
-from weir_ratelimiter.store.redis.store import RedisOptions
+from weir_ratelimiter.store.redis.options import RedisOptions
 
 TOKENS = pb.LIMIT_RESOURCE_TOKENS
 LIMITS = directory(

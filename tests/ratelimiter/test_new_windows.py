@@ -19,7 +19,8 @@ from tests.ratelimiter.test_windows import (
 from tests.ratelimiter.valkey import Valkey
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import Reason, WeirError
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 TODAY, TOMORROW = "2023-11-14", "2023-11-15"
 LIMITS = directory(daily(100))

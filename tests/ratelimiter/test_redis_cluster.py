@@ -20,7 +20,7 @@ from weir_ratelimiter.store.base import Limits, Reserved
 from weir_ratelimiter.store.redis.cluster_store import ClusterStore
 from weir_ratelimiter.store.redis.keyspace import SHARED_HASH
 from weir_ratelimiter.store.redis.opening import open_redis
-from weir_ratelimiter.store.redis.store import RedisOptions
+from weir_ratelimiter.store.redis.options import RedisOptions
 
 PATIENT = RedisOptions(timeout_s=5)
 TENANTS = tuple(f"tenant{number}" for number in range(8))

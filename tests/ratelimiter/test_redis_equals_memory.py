@@ -28,7 +28,8 @@ from weir_ratelimiter.domain.usage import Quality, Usage
 from weir_ratelimiter.record import Record
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 START_MS = 1_700_000_000_000
 HORIZON_MS = 10 * 366 * 86_400_000

@@ -23,9 +23,10 @@ from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.store.away import StoreAway
 from weir_ratelimiter.store.redis import keyspace
 from weir_ratelimiter.store.redis.checks import EPOCH_KEY
+from weir_ratelimiter.store.redis.options import RedisOptions
 from weir_ratelimiter.store.redis.replicas import RedisReplicas
 from weir_ratelimiter.store.redis.server import RedisServer
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.store import RedisStore
 
 PATIENT = RedisOptions(timeout_s=5)
 LIMITS = (

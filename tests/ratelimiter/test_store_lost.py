@@ -26,7 +26,8 @@ from weir_ratelimiter.ledger.tables import rows
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.record import RecordSigner
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 ACME = Subject("acme", "", "", "m", "")
 BUDGET = 100

@@ -18,9 +18,9 @@ from weir_ratelimiter.store.degraded.shared import Connected
 from weir_ratelimiter.store.memory import MemoryStore
 from weir_ratelimiter.store.memory_log import MemoryLog, MemoryOptions
 from weir_ratelimiter.store.redis.opening import open_redis
+from weir_ratelimiter.store.redis.options import RedisOptions
 from weir_ratelimiter.store.redis.replicas import RedisReplicas
 from weir_ratelimiter.store.redis.server import RedisServer
-from weir_ratelimiter.store.redis.store import RedisOptions
 from weir_ratelimiter.store_metrics import StoreCollector
 
 _WATCH_INTERVAL_S = 0.1

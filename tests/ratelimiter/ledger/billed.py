@@ -16,7 +16,8 @@ from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.store.memory_log import MemoryOptions
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 CAPACITY = 10**12
 # Eight of the first subject below, six of the second, three of the third.

@@ -36,7 +36,8 @@ from weir_ratelimiter.store.base import (
     Reserved,
 )
 from weir_ratelimiter.store.redis.keyspace import NOBODY, is_shared
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 
 class ClusterStore:

@@ -1,7 +1,8 @@
 """Opens the store that an address of Redis means."""
 
 from weir_ratelimiter.store.redis.cluster_store import ClusterStore
-from weir_ratelimiter.store.redis.store import RedisOptions, RedisStore
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 
 async def open_redis(address: str, options: RedisOptions) -> RedisStore | ClusterStore:

@@ -9,19 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
-import msgspec
-
-from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.adjustment import Adjustment, check_repeated
 from weir_ratelimiter.domain.adjustment import adjust as adjusted_levels
-from weir_ratelimiter.domain.admission import ReserveCommand, admit, check_replay, evaluate
+from weir_ratelimiter.domain.admission import ReserveCommand, evaluate
 from weir_ratelimiter.domain.change import WindowMove
 from weir_ratelimiter.domain.extension import Extension
-from weir_ratelimiter.domain.extension import extend as extended_levels
 from weir_ratelimiter.domain.limit import Limit
 from weir_ratelimiter.domain.reservation import LONGEST_TTL_MS, Reservation
 from weir_ratelimiter.domain.settlement import Report
-from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.record import Record
 from weir_ratelimiter.store.base import (
     Adjusted,
@@ -37,12 +32,14 @@ from weir_ratelimiter.store.base import (
 )
 from weir_ratelimiter.store.endings import forgotten, over
 from weir_ratelimiter.store.limit_state import limit_state
-from weir_ratelimiter.store.redis import calls, record_calls, stored
+from weir_ratelimiter.store.redis import answers, calls, record_calls, stored
+from weir_ratelimiter.store.redis.answers import levels_of
 from weir_ratelimiter.store.redis.asker import Asker
 from weir_ratelimiter.store.redis.call import Call
 from weir_ratelimiter.store.redis.checks import check_server, epoch_of
+from weir_ratelimiter.store.redis.epoch import Epoch
 from weir_ratelimiter.store.redis.expiry import ExpirySets
-from weir_ratelimiter.store.redis.fields import Fields, entries_held
+from weir_ratelimiter.store.redis.fields import Fields
 from weir_ratelimiter.store.redis.keyspace import (
     NOBODY,
     hash_of,
@@ -50,46 +47,22 @@ from weir_ratelimiter.store.redis.keyspace import (
     reservation_key,
     shard_of,
 )
-from weir_ratelimiter.store.redis.levels import ReadLevels
 from weir_ratelimiter.store.redis.moment import Moment, ServerTime
+from weir_ratelimiter.store.redis.options import RedisOptions
 from weir_ratelimiter.store.redis.outbox import Outbox
-from weir_ratelimiter.store.redis.record_calls import Memory
 from weir_ratelimiter.store.redis.server import RedisServer
 from weir_ratelimiter.store.redis.shards import Shards
 
-_log = get_logger(__name__)
-
-
-class RedisOptions(msgspec.Struct, frozen=True):
-    """How a server is used.
-
-    Attributes:
-        timeout_s: of connecting and of each answer, seconds.
-        remember_ms: how long the end of a reservation is remembered, milliseconds.
-        most_events: how many events wait for the ledger before requests are refused.
-        namespace: begins every key; all ratelimiters of a deployment have the same.
-    """
-
-    timeout_s: float = 0.1
-    remember_ms: int = 24 * 3600 * 1000
-    most_events: int = 100_000
-    namespace: str = ""
-
 
 class RedisStore:
-    """See `Store`. Any number of processes may use one server.
-
-    Attributes:
-        states_lost: how often the server turned out to hold another state than before.
-    """
+    """See `Store`. Any number of processes may use one server."""
 
     def __init__(
         self, server: RedisServer, options: RedisOptions, epoch: str, server_time: ServerTime
     ) -> None:
-        self.states_lost = 0
         self._server = server
         self._options = options
-        self._memory = Memory(epoch, options.remember_ms)
+        self._epoch = Epoch(server, epoch, options.remember_ms)
         self._time = server_time
         self._asker = Asker(server, server_time)
         self._shards = Shards(server)
@@ -130,12 +103,16 @@ class RedisStore:
     @property
     def epoch(self) -> str:
         """See `Store`."""
-        return self._memory.epoch
+        return self._epoch.memory.epoch
+
+    @property
+    def states_lost(self) -> int:
+        """How often the server turned out to hold another state than before."""
+        return self._epoch.states_lost
 
     async def whole_epoch(self) -> str:
         """See `Store`."""
-        await self._watch_epoch()
-        return self.epoch
+        return await self._epoch.look()
 
     async def reserve(self, command: ReserveCommand, *, dry_run: bool = False) -> Reserved:
         """See `Store`."""
@@ -152,10 +129,12 @@ class RedisStore:
 
         (status, now_ms, *rest), fields = await self._asker.at_this_moment(asked, call)
         if status == b"known":
-            return _replayed(command, *rest)
+            return answers.replayed(command, *rest)
         if status == b"reserved":
-            return self._admitted(command, fields, now_ms, *rest)
-        evaluation = evaluate(command, _levels(fields, rest[0]), now_ms)
+            reserved = answers.admitted(command, fields, now_ms, *rest)
+            self._shards.holds_until(shard_of(command.subject.tenant_id), now_ms + command.ttl_ms)
+            return reserved
+        evaluation = evaluate(command, levels_of(fields, rest[0]), now_ms)
         if status == b"unseeded":
             return Reserved(None, unseeded=evaluation.unseeded)
         if is_full and not dry_run and not evaluation.shortfalls:
@@ -178,28 +157,24 @@ class RedisStore:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return record_calls.extend(record, extension, fields, limits, self._memory, moment)
+            return record_calls.extend(
+                record, extension, fields, limits, self._epoch.memory, moment
+            )
 
         (status, now_ms, *rest), fields = await self._asker.of_record(record, call)
         if status == b"forgotten":
             raise forgotten(record)
         if status == b"over":
             raise over(stored.reservation_from(rest[0]))
-        value, is_in_debt, before, values = rest
-        reservation = stored.reservation_from(value)
-        self._shards.holds_until(shard_of(record.subject.tenant_id), reservation.expires_ms)
-        if not before:
-            return ExtendedReservation(reservation, (), bool(is_in_debt))
-        asked = stored.reservation_from(before)
-        levels = _levels(fields, values)
-        shortfalls = extended_levels(asked, extension, limits, levels, now_ms).shortfalls
-        return ExtendedReservation(reservation, shortfalls, False)
+        found = answers.extended(fields, extension, limits, now_ms, *rest)
+        self._shards.holds_until(shard_of(record.subject.tenant_id), found.reservation.expires_ms)
+        return found
 
     async def settle(self, record: Record, report: Report, limits: Limits) -> Ended:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return record_calls.settle(record, report, fields, limits, self._memory, moment)
+            return record_calls.settle(record, report, fields, limits, self._epoch.memory, moment)
 
         ended = await self._end(record, call)
         if not ended.already:
@@ -213,7 +188,7 @@ class RedisStore:
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
             return record_calls.refund(
-                record, outcome, lifecycle, fields, limits, self._memory, moment
+                record, outcome, lifecycle, fields, limits, self._epoch.memory, moment
             )
 
         return await self._end(record, call)
@@ -225,13 +200,13 @@ class RedisStore:
         """
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return record_calls.undo(record, fields, limits, self._memory, moment)
+            return record_calls.undo(record, fields, limits, self._epoch.memory, moment)
 
         await self._asker.of_record(record, call)
 
     async def lapsed(self, most: int) -> Sequence[Reservation]:
         """See `Store`."""
-        await self._watch_epoch()
+        await self._epoch.look()
         await self._shards.look_at_next(time.monotonic())
         moment = self._time.moment()
         await self._shorten(moment)
@@ -241,7 +216,7 @@ class RedisStore:
         """See `Store`."""
 
         def call(record: Record, fields: Fields, moment: Moment) -> Call:
-            return record_calls.expire(record, fields, limits, self._memory, moment)
+            return record_calls.expire(record, fields, limits, self._epoch.memory, moment)
 
         (status, now_ms, *rest), _ = await self._asker.of_record(
             Record.of(reservation, self.epoch), call
@@ -279,7 +254,7 @@ class RedisStore:
             return calls.look(tenant_id, limits, fields, moment)
 
         (_, now_ms, values), fields = await self._asker.at_this_moment(asked, call)
-        levels = _levels(fields, values)
+        levels = levels_of(fields, values)
         return [limit_state(limit, levels, levels.held(limit.key), now_ms) for limit in limits]
 
     async def adjust(self, adjustment: Adjustment) -> Adjusted:
@@ -296,7 +271,7 @@ class RedisStore:
             return calls.adjust(adjustment, place, self._options.remember_ms, moment)
 
         (status, now_ms, *rest), fields = await self._asker.at_this_moment(asked, call)
-        levels = _levels(fields, rest[-1:])
+        levels = levels_of(fields, rest[-1:])
         if status == b"bounds":
             # Raises: the script asks what the domain asks.
             adjusted_levels(adjustment, levels, now_ms)
@@ -342,58 +317,12 @@ class RedisStore:
             self._shards.has_event(shard_of(record.subject.tenant_id), now_ms)
         return Ended(stored.reservation_from(rest[0]), already=status == b"known")
 
-    def _admitted(
-        self,
-        command: ReserveCommand,
-        fields: Fields,
-        now_ms: int,
-        short: Sequence[int],
-        values: bytes | Sequence[bytes | None],
-    ) -> Reserved:
-        admitted = msgspec.structs.replace(calls.UNDECIDED, entries=entries_held(fields, short))
-        reservation = admit(command, admitted, now_ms)
-        self._shards.holds_until(shard_of(command.subject.tenant_id), reservation.expires_ms)
-        levels = _levels(fields, values)
-        shadowed = _shadowed(command, fields, short, levels, now_ms)
-        states = [limit_state(x, levels, levels.held(x.key), now_ms) for x in command.limits]
-        return Reserved(reservation, (), shadowed, states=states)
-
     async def _shorten(self, moment: Moment) -> None:
         """After the clock went back, see that no lease lasts longer than it was given for."""
         for reservation in await self._expiry.after(moment.now_ms + LONGEST_TTL_MS):
             await self._asker.run(calls.shorten(reservation, moment))
             shard = shard_of(reservation.subject.tenant_id)
             self._shards.holds_until(shard, moment.now_ms + reservation.ttl_ms)
-
-    async def _watch_epoch(self) -> None:
-        epoch = await epoch_of(self._server)
-        if epoch != self.epoch:
-            self.states_lost += 1
-            _log.error("state_lost", server=self._server.address, before=self.epoch, now=epoch)
-            self._memory = Memory(epoch, self._options.remember_ms)
-
-
-def _replayed(command: ReserveCommand, value: bytes, lapsed: int) -> Reserved:
-    existing = stored.reservation_from(value)
-    check_replay(existing, command.fingerprint, lapsed=bool(lapsed))
-    return Reserved(existing, replayed=True)
-
-
-def _shadowed(
-    command: ReserveCommand, fields: Fields, short: Sequence[int], levels: ReadLevels, now_ms: int
-) -> tuple[Shortfall, ...]:
-    """What the shadow limits at these places, from 1, would have said."""
-    if not short:
-        return ()
-    keys = {fields.entries[place - 1].key for place in short}
-    limits = tuple([limit for limit in command.limits if limit.key in keys])
-    asked = msgspec.structs.replace(command, limits=limits)
-    return evaluate(asked, levels, now_ms).shadowed
-
-
-def _levels(fields: Fields, told: bytes | Sequence[bytes | None]) -> ReadLevels:
-    values = stored.values_from(told, fields)
-    return ReadLevels(dict(zip(fields.fields, values, strict=True)))
 
 
 def _local_ms() -> int:
