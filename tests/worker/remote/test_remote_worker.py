@@ -1,6 +1,7 @@
 """A worker whose model runs in another engine, behind the same contract."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -111,6 +112,53 @@ async def test_text_is_tokenised_here_where_the_upstream_tells_no_ids(
     assert [i for delta in deltas for i in delta.token_ids] == [97, 98, 99, 100]
     assert (terminal.usage.prompt_tokens, terminal.usage.completion_tokens) == (3, 4)
     assert terminal.usage_quality == UsageQuality.USAGE_QUALITY_ESTIMATED
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 10**12, "completion_tokens": 2},
+        {"prompt_tokens": 3, "completion_tokens": 10**12},
+        {"prompt_tokens": 3, "completion_tokens": 2**70},
+        {"prompt_tokens": -3, "completion_tokens": -2},
+    ],
+)
+async def test_nobody_is_charged_what_cannot_be(
+    upstream: UpstreamServer, tmp_path: Path, usage: dict[str, int]
+) -> None:
+    choice = {"index": 0, "text": "ab", "token_ids": [97, 98], "finish_reason": "stop"}
+    upstream.script = [f"data: {json.dumps({'choices': [choice], 'usage': usage})}\n\n"]
+    async with remote_worker(upstream, tmp_path) as worker:
+        _, terminal = await generate(worker, spec(prompt=3, max_new_tokens=4))
+
+    assert terminal.finish_reason == FinishReason.FINISH_REASON_STOP
+    assert (terminal.usage.prompt_tokens, terminal.usage.completion_tokens) == (3, 2)
+    assert terminal.usage_quality == UsageQuality.USAGE_QUALITY_ESTIMATED
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ('data: {"choices": [{"text": "a", "token_ids": [97]}]}\n\n', "more than the 4 tokens"),
+        ('data: {"choices": [{"text": "aaaa", "token_ids": []}]}\n\n', "more than the 4 tokens"),
+        ('data: {"choices": [{"text": "a", "token_ids": [-1]}]}\n\n', "no token id"),
+        (f'data: {{"choices": [{{"token_ids": [{2**70}]}}]}}\n\n', "no token id"),
+        ("a" * 65536, "endless line"),
+    ],
+)
+async def test_an_upstream_without_end_or_sense_is_left(
+    upstream: UpstreamServer, tmp_path: Path, part: str, problem: str
+) -> None:
+    upstream.script, upstream.endless = [part], True
+    async with remote_worker(upstream, tmp_path) as worker:
+        _, terminal = await generate(worker, spec(prompt=3, max_new_tokens=4))
+        upstream.script, upstream.endless = [], False
+        _, after = await generate(worker, spec(prompt=3, max_new_tokens=4))
+
+    assert terminal.finish_reason == FinishReason.FINISH_REASON_ERROR
+    assert problem in terminal.error_message
+    assert terminal.usage.completion_tokens <= 4
+    assert after.finish_reason == FinishReason.FINISH_REASON_LENGTH
 
 
 async def test_an_abort_closes_the_connection_and_is_charged_as_received(

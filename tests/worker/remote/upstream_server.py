@@ -26,6 +26,7 @@ class UpstreamServer:
         tells_ids, tells_usage: what its chunks carry.
         status: answered instead of a stream unless 200.
         hold: streams wait for it before each token but the first.
+        script: sent in place of the letters, if any, and again without end if `endless`.
         finish: the reason with which streams end; None: they just stop.
         models: names in its list; None: it does not answer as an OpenAI API does.
     """
@@ -38,6 +39,8 @@ class UpstreamServer:
         self.tells_usage = True
         self.status = 200
         self.said = ""
+        self.script: list[str] = []
+        self.endless = False
         self.hold = asyncio.Event()
         self.hold.set()
         self.finish: str | None = "length"
@@ -57,7 +60,15 @@ class UpstreamServer:
         self.bodies.append(body)
         if self.status != 200:
             return Response(self.said, self.status)
-        return StreamingResponse(self._stream(body), media_type="text/event-stream")
+        stream = self._scripted() if self.script else self._stream(body)
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def _scripted(self) -> AsyncIterator[str]:
+        for part in self.script:
+            yield part
+        while self.endless:
+            yield self.script[-1]
+            await asyncio.sleep(0)
 
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
         self.open += 1

@@ -21,13 +21,20 @@ from weir_worker.remote.upstream import Piece, Upstream
 
 Tokenise = Callable[[str], list[int]]
 
+_IDS = range(2**31)
+# No vocabulary's tokens are longer.
+_MOST_CHARACTERS = 1024
+# Engines count templates and marks of their own with a prompt that they take as text.
+_MORE_PROMPT = 64
+
 
 class RemoteAttempt:
     """Streams one answer into the news and ends with exactly one terminal.
 
     What the upstream counts is the usage. Where it does not tell (an abort, an engine without
     usage in streams), the tokens received are, marked as estimated: an upstream may have
-    sampled a few more before it saw that the connection was closed.
+    sampled a few more before it saw that the connection was closed. So are they where it tells
+    what cannot be: nobody is charged more than the request could take.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class RemoteAttempt:
         self._sent_us = 0
         self._first_us = 0
         self._completion = 0
+        self._characters = 0
         self._reported: Usage | None = None
         self._finish: FinishReason | None = None
         self._abort: Failure | None = None
@@ -85,16 +93,45 @@ class RemoteAttempt:
             )
 
     def _take(self, piece: Piece) -> None:
-        self._reported = piece.usage or self._reported
+        if piece.usage is not None and self._can_be(piece.usage):
+            self._reported = piece.usage
         self._finish = piece.finish or self._finish
         token_ids = piece.token_ids
         if token_ids is None:
             token_ids = self._tokenise(piece.text)
+        else:
+            self._check_ids(token_ids)
+        self._check_length(piece.text)
         if token_ids or piece.text:
             self._note_first()
             self._completion += len(token_ids)
             submit = self.submit
             self._news.add_delta(Delta(submit.request_id, submit.attempt, token_ids, piece.text))
+
+    def _can_be(self, usage: Usage) -> bool:
+        most_prompt = 2 * len(self.submit.prompt_token_ids) + _MORE_PROMPT
+        return (
+            0 <= usage.cached_prompt_tokens <= usage.prompt_tokens <= most_prompt
+            and 0 <= usage.completion_tokens <= self.submit.max_new_tokens
+        )
+
+    def _check_ids(self, token_ids: list[int]) -> None:
+        if self._completion + len(token_ids) > self.submit.max_new_tokens:
+            raise self._too_much()
+        if any(token_id not in _IDS for token_id in token_ids):
+            raise WeirError(Reason.ENGINE_FAILED, "the upstream engine sent what is no token id")
+
+    def _check_length(self, text: str) -> None:
+        self._characters += len(text)
+        if self._characters > self.submit.max_new_tokens * _MOST_CHARACTERS:
+            raise self._too_much()
+
+    def _too_much(self) -> WeirError:
+        most = self.submit.max_new_tokens
+        return WeirError(
+            Reason.ENGINE_FAILED,
+            f"the upstream engine sent more than the {most} tokens that it was asked for",
+        )
 
     def _note_first(self) -> None:
         if self._first_us:
@@ -133,7 +170,7 @@ class RemoteAttempt:
         if self._reported is not None:
             return self._reported
         prompt = len(self.submit.prompt_token_ids) if self._first_us else 0
-        return Usage(prompt, 0, self._completion)
+        return Usage(prompt, 0, min(self._completion, self.submit.max_new_tokens))
 
     def _seconds_left(self) -> float | None:
         if not self.submit.deadline_us:

@@ -103,7 +103,7 @@ class OpenAiUpstream:
                 if response.status_code != httpx2.codes.OK:
                     text = (await response.aread()).decode(errors="replace")
                     raise _refused(response.status_code, text)
-                async for line in response.aiter_lines():
+                async for line in _lines(response):
                     data = line.removeprefix("data:").strip()
                     if data == "[DONE]":
                         return
@@ -117,8 +117,6 @@ class OpenAiUpstream:
         return hmac.digest(self._salt, tenant.encode(), "sha256").hex()
 
     def _decode(self, data: str) -> Chunk:
-        if len(data) > _LONGEST_LINE:
-            raise WeirError(Reason.ENGINE_FAILED, "the upstream engine sent an endless line")
         try:
             return self._decoder.decode(data)
         except msgspec.MsgspecError:
@@ -126,6 +124,18 @@ class OpenAiUpstream:
                 Reason.ENGINE_FAILED,
                 "the upstream engine sent an event that is no chunk of the completions API",
             ) from None
+
+
+async def _lines(response: httpx2.Response) -> AsyncGenerator[str]:
+    """Like `aiter_lines`, but holds no more than one line of bounded length."""
+    rest = b""
+    async for part in response.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        if len(rest) > _LONGEST_LINE:
+            raise WeirError(Reason.ENGINE_FAILED, "the upstream engine sent an endless line")
+        for line in lines:
+            yield line.decode(errors="replace").rstrip("\r")
+    yield rest.decode(errors="replace")
 
 
 def _piece(chunk: Chunk) -> Piece:
