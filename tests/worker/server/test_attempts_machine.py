@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.worker.server.support import spec
 from weir.common.v1.lifecycle_pb2 import Attempt, Outcome, SignedGrant, TerminalRecord
 from weir.common.v1.sampling_pb2 import FinishReason
+from weir.worker.v1.worker_service_pb2 import KvPolicy
 from weir_core.clock import ManualClock
 from weir_core.errors import Reason
 from weir_worker.abort_cause import STREAM_ENDED, cause_of
@@ -50,16 +51,31 @@ class StepEngine:
         self._engine.apply(Abort(request_id, attempt, reason, message))
 
 
+class Anything:
+    """What a grammar becomes here: it lets everything follow."""
+
+    problem = ""
+    complete = False
+
+    def allowed(self) -> bytes:
+        return b""
+
+    def note(self, token_id: int) -> None:
+        pass
+
+
 @dataclass
 class Heard:
     """A sink that remembers."""
 
     tokens: dict[AttemptKey, int] = field(default_factory=dict)
+    told: dict[AttemptKey, int] = field(default_factory=dict)
     records: list[TerminalRecord] = field(default_factory=list)
 
     def on_delta(self, attempt: RunningAttempt, delta: Delta, choice: int) -> None:
         assert attempt.key not in {key_of(record) for record in self.records}
         self.tokens[attempt.key] = self.tokens.get(attempt.key, 0) + len(delta.token_ids)
+        self.told[attempt.key] = self.told.get(attempt.key, 0) + len(delta.prompt_logprobs)
 
     def on_terminal(self, record: TerminalRecord) -> None:
         self.records.append(record)
@@ -76,6 +92,7 @@ class AttemptsMachine(RuleBasedStateMachine):
             DETOKENIZERS,
             StepLimits(max_step_tokens=32, max_running=4),
             self.clock,
+            lambda tenant, grammar: Anything(),
         )
         self.attempts = Attempts(
             StepEngine(self.engine),
@@ -88,14 +105,39 @@ class AttemptsMachine(RuleBasedStateMachine):
         )
         self.heard = Heard()
         self.started: set[AttemptKey] = set()
+        self.told: dict[AttemptKey, int] = {}
         self.newest: dict[str, int] = {}
 
     @rule(
-        request_id=REQUESTS, number=NUMBERS, prompt=st.integers(1, 120), length=st.integers(1, 20)
+        request_id=REQUESTS,
+        number=NUMBERS,
+        prompt=st.integers(1, 120),
+        length=st.integers(1, 20),
+        kind=st.sampled_from(["plain", "several", "told", "session", "grammar"]),
+        quota=st.sampled_from([0, 160]),
+        left_ms=st.sampled_from([0, 4, 1_000]),
     )
-    def start(self, request_id: str, number: int, prompt: int, length: int) -> None:
+    def start(
+        self,
+        request_id: str,
+        number: int,
+        prompt: int,
+        length: int,
+        kind: str,
+        quota: int,
+        left_ms: int,
+    ) -> None:
         attempt = Attempt(request_id=request_id, number=number)
         wanted = spec(attempt, prompt=prompt, max_new_tokens=length)
+        wanted.kv.MergeFrom(KvPolicy(max_tokens=quota, session_ttl_ms=60_000))
+        if left_ms:
+            wanted.deadline.FromMicroseconds(self.clock.now_us() + left_ms * 1_000)
+        wanted.sampling.n = 3 if kind == "several" else 1
+        wanted.private_scope = "s" if kind == "session" else ""
+        if kind == "told":
+            wanted.sampling.prompt_logprobs = 1
+        if kind == "grammar":
+            wanted.grammar.regex = ".*"
         key = (request_id, number)
         running = {one.key for one in self.attempts.running()}
         try:
@@ -106,6 +148,8 @@ class AttemptsMachine(RuleBasedStateMachine):
         assert begun.key == key
         assert key in running or number > self.newest.get(request_id, 0)
         self.started.add(key)
+        if kind == "told":
+            self.told[key] = prompt - 1
         self.newest[request_id] = max(number, self.newest.get(request_id, 0))
 
     def check_refusal(self, key: AttemptKey, refused: StartRefused) -> None:
@@ -114,7 +158,7 @@ class AttemptsMachine(RuleBasedStateMachine):
             assert key[1] <= self.newest.get(key[0], 0)
         else:
             assert refused.error.reason is Reason.QUEUE_FULL
-            assert len(self.attempts) == 6
+            assert sum(attempt.places for attempt in self.attempts.running()) > 3
         if key not in self.started:
             # The refusal is the end of it.
             self.newest[key[0]] = max(key[1], self.newest.get(key[0], 0))
@@ -154,6 +198,16 @@ class AttemptsMachine(RuleBasedStateMachine):
             assert record.usage.completion_tokens == self.heard.tokens.get(key_of(record), 0)
             assert self.attempts.records.get(*key_of(record)) == record
 
+    @invariant()
+    def prompts_are_told_whole(self) -> None:
+        for key, tokens in self.heard.tokens.items():
+            if tokens:
+                assert self.heard.told[key] == self.told.get(key, 0)
+
+    @invariant()
+    def books_balance(self) -> None:
+        self.engine.check_integrity()
+
     def teardown(self) -> None:
         self.attempts.abort_all(STREAM_ENDED)
         for _ in range(3):
@@ -161,6 +215,9 @@ class AttemptsMachine(RuleBasedStateMachine):
         assert not len(self.attempts)
         assert {key_of(record) for record in self.heard.records} == self.started
         self.engine.check_integrity()
+        load = self.engine.heartbeat().load
+        assert load.held_blocks == load.pinned_blocks
+        self.engine.apply(ReleaseSession("acme", "s"))
         load = self.engine.heartbeat().load
         assert load.held_blocks == 0
         assert load.free_blocks + load.cached_blocks == BLOCKS
