@@ -52,6 +52,8 @@ def test_files_and_folders_are_brought_listed_and_removed(tmp_path: Path, home: 
     assert rows["mine"]["parameters"] == rows["from-file"]["parameters"] == 115_008
     assert (rows["mine"]["dtype"], rows["mine"]["context"]) == ("F32", 512)
     weir("rm", "from-file")
+    with pytest.raises(CommandError, match="no model ''"):
+        weir("rm", "")
     assert {row["name"] for row in told("ls")} == {"mine", "broken"}
 
 

@@ -70,7 +70,8 @@ def rm(
 ) -> None:
     """Remove a model from the cache; one that serves goes on with what it has loaded."""
     folder = models_home() / name
-    if Path(name).name != name or name.startswith(".") or not folder.is_dir():
+    # An empty name would be the whole cache.
+    if not name or Path(name).name != name or name.startswith(".") or not folder.is_dir():
         raise CommandError(f"no model {name!r} in {models_home()}; `weir models ls` lists them")
     try:
         # Two steps, so that nobody finds half of it.
