@@ -90,16 +90,16 @@ class History:
         found = [
             tokens("cluster/tpm", Resource.TOKENS),
             lease("cluster/parallel", draw(1, 6)),
+            held("cluster/in_flight"),
             bucket(f"tenant:{tenant}/rps", Resource.REQUESTS, draw(1, 6), period_ms=1_000),
             tokens(f"tenant:{tenant}/tpm", Resource.TOKENS, overdraws=not one_in(3)),
             tokens(f"tenant:{tenant}/itpm", Resource.INPUT_TOKENS, shadow=not one_in(2)),
             tokens(f"user:{tenant}/bob/otpm", Resource.OUTPUT_TOKENS),
             lease(f"tenant:{tenant}/parallel", draw(1, 4), shadow=not one_in(4)),
+            held(f"tenant:{tenant}/in_flight"),
             window(f"tenant:{tenant}/day", Resource.TOKENS, draw(100, 900), Unit.DAY),
             window(f"api_key:{tenant}1/cost", Resource.COST, draw(500, 3_000), Unit.MONTH),
             tokens("model:m/otpm", Resource.OUTPUT_TOKENS),
-            held("cluster/in_flight"),
-            held(f"tenant:{tenant}/in_flight"),
         ]
         return tuple(limit for limit in found if one_in(5))
 
