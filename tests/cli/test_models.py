@@ -36,7 +36,12 @@ def test_an_empty_cache_says_what_to_do(home: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_files_and_folders_are_brought_listed_and_removed(tmp_path: Path, home: Path) -> None:
+def test_files_and_folders_are_brought_listed_and_removed(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where a command is run is no place to import from.
+    (tmp_path / "tokenizers.py").write_text("raise RuntimeError('imported from the work folder')")
+    monkeypatch.chdir(tmp_path)
     file = write_tiny_gguf(tmp_path / "from file.gguf")
     folder = write_tiny_llama(tmp_path / "from_folder")
     (folder / "pytorch_model.bin").write_bytes(b"code")

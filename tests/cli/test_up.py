@@ -188,7 +188,12 @@ def test_a_service_that_is_killed_comes_back(stack: RunningStack, service: str) 
     assert answer[-1].finished.usage.completion_tokens == 5
 
 
-def test_once_ends_after_the_answer_and_leaves_nothing(tmp_path: Path) -> None:
+def test_once_ends_after_the_answer_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where it is run is no place to import from.
+    (tmp_path / "uvicorn.py").write_text("raise RuntimeError('imported from the work folder')")
+    monkeypatch.chdir(tmp_path)
     with RunningStack(tmp_path, "--null", "--once", "--workers", "2") as running:
         assert running.process.wait(90) == 0, running.output
         assert "tokens in" in running.output

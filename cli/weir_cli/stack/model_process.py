@@ -29,7 +29,7 @@ async def model_process(
     Raises CommandError, in the words of the process that failed.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", _MODULE, *arguments),
+        *(sys.executable, "-P", "-m", _MODULE, *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE,
         stderr=PIPE,

@@ -66,7 +66,7 @@ class StackPlan:
         config = state.write_private(f"{name}.yaml", yaml.safe_dump({**settings, **common}))
         return ChildSpec(
             name,
-            [sys.executable, "-m", f"weir_{service}", "--config", str(config)],
+            [sys.executable, "-P", "-m", f"weir_{service}", "--config", str(config)],
             state.logs / f"{name}.log",
             environment={"WEIR_CLUSTER_TOKEN": state.cluster_secret()},
             start_s=_WORKER_START_S if service == "worker" else None,

@@ -49,6 +49,7 @@ class ProcessLauncher:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 "weir_worker.engine.process",
                 str(theirs.fileno()),

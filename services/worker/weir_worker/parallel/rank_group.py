@@ -102,7 +102,7 @@ class RankGroup:
         ours, theirs = socket.socketpair()
         with theirs:
             self._links.append(SocketLink(ours))
-            command = [sys.executable, "-m", "weir_worker.parallel.rank_process"]
+            command = [sys.executable, "-P", "-m", "weir_worker.parallel.rank_process"]
             self.processes.append(
                 subprocess.Popen(
                     [*command, str(theirs.fileno()), str(os.getpid())],
