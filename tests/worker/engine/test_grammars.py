@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import jsonschema
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from tests.tiny_llama import EOS_TOKEN_ID, VOCAB_SIZE, tiny_tokenizer, write_tiny_llama
 from tests.worker.engine.driver import Driver
 from weir_core.errors import Reason
-from weir_worker.engine.commands import Preempt
+from weir_worker.engine.commands import Preempt, Submit
 from weir_worker.engine.events import FinishReason
 from weir_worker.engine.model_runner import ModelRunner
+from weir_worker.grammars.compilations import Compilations
 from weir_worker.grammars.compiler import GrammarCompiler
 from weir_worker.grammars.output_matcher import OutputMatcher
 from weir_worker.models.llama import LlamaModel
@@ -228,3 +230,34 @@ def test_an_abort_and_a_newer_attempt_find_what_is_compiled(make: Callable[[], D
     assert superseded is not None
     assert superseded.reason is Reason.STALE_ATTEMPT
     assert driver.terminal("moved", 2).finish_reason is FinishReason.STOP
+
+
+def test_a_slow_grammar_holds_up_its_own_tenant_alone() -> None:
+    go, done = Event(), []
+
+    def compile_grammar(tenant: str, grammar: Grammar) -> Any:
+        if grammar.text == "slow":
+            assert go.wait(30)
+        done.append((tenant, grammar.text))
+
+    compilations = Compilations(compile_grammar)
+    for tenant, text in (("a", "slow"), ("a", "quick"), ("b", "quick"), ("b", "last")):
+        compilations.start(
+            Submit(
+                request_id=f"{tenant}-{text}",
+                attempt=1,
+                tenant=tenant,
+                prompt_token_ids=[1],
+                max_new_tokens=1,
+                grammar=Grammar(GrammarKind.REGEX, text),
+            )
+        )
+    while len(compilations) > 2:
+        compilations.wait(30)
+        assert all(not future.exception() for _, future in compilations.take_ready())
+    assert done == [("b", "quick"), ("b", "last")]
+    go.set()
+    while len(compilations):
+        compilations.wait(30)
+        assert all(not future.exception() for _, future in compilations.take_ready())
+    assert done[2:] == [("a", "slow"), ("a", "quick")]

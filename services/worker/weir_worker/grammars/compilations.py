@@ -1,7 +1,9 @@
 """Submissions whose grammars are being compiled, beside the engine's steps."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Lock
 
 import msgspec
 
@@ -13,18 +15,26 @@ from weir_worker.sampling.grammar import Grammar
 Compile = Callable[[str, Grammar], Constraint]
 """Tenant and grammar -> what follows it. Raises WeirError."""
 
+_THREADS = 4
+
 
 class Compilations:
-    """Compiles in one thread, in order of arrival.
+    """Compiles in threads: of each tenant one grammar at a time, in order of arrival.
+
+    A short schema can take many seconds, and nothing stops it: its tenant's others wait for it,
+    and nobody else's while fewer than the threads are at such work.
 
     Args:
-        compile_grammar: does the work.
+        compile_grammar: does the work; called in several threads, for a tenant in one at a time.
     """
 
     def __init__(self, compile_grammar: Compile) -> None:
         self._compile = compile_grammar
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammar-compile")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="grammar-compile")
         self._pending: dict[str, tuple[Submit, Future[Constraint]]] = {}
+        # A tenant is here while a thread works for it.
+        self._queues: dict[str, deque[tuple[Grammar, Future[Constraint]]]] = {}
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -52,8 +62,14 @@ class Compilations:
     def start(self, submit: Submit) -> None:
         """Begin; no other attempt of the request is here."""
         assert submit.grammar is not None
-        future = self._thread.submit(self._compile, submit.tenant, submit.grammar)
-        self._pending[submit.request_id] = (submit, future)
+        tenant, job = submit.tenant, (submit.grammar, Future[Constraint]())
+        self._pending[submit.request_id] = (submit, job[1])
+        with self._lock:
+            if tenant in self._queues:
+                self._queues[tenant].append(job)
+                return
+            self._queues[tenant] = deque((job,))
+        self._threads.submit(self._work, tenant)
 
     def release_session(self, tenant: str, session: str) -> None:
         """Let what is here for a session keep nothing when it ends."""
@@ -86,3 +102,19 @@ class Compilations:
     def wait(self, timeout_s: float) -> None:
         """Returns when one is ready, or after a while."""
         wait([future for _, future in self._pending.values()], timeout_s, "FIRST_COMPLETED")
+
+    def _work(self, tenant: str) -> None:
+        """Compile one of a tenant's; its next one goes behind what others wait for."""
+        with self._lock:
+            grammar, future = self._queues[tenant].popleft()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(self._compile(tenant, grammar))
+            # Not Exception: a panic of the library is none.
+            except BaseException as error:
+                future.set_exception(error)
+        with self._lock:
+            if not self._queues[tenant]:
+                del self._queues[tenant]
+                return
+        self._threads.submit(self._work, tenant)

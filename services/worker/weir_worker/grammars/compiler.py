@@ -4,6 +4,7 @@ import json
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -25,7 +26,7 @@ class GrammarCompiler:
     """Compiles grammars within bounds on their size and on the work of each step.
 
     Blocks for milliseconds, the first time for a second or two, without holding the
-    interpreter: for one thread that is not the engine's.
+    interpreter: for threads that are not the engine's, one at a time for each tenant.
 
     Args:
         tokenizer_path: of tokenizer.json.
@@ -41,6 +42,7 @@ class GrammarCompiler:
         self._eos_token_ids = eos_token_ids
         self._tokenizer: LLTokenizer | None = None
         self._kept: OrderedDict[tuple[str, Grammar], LLMatcher] = OrderedDict()
+        self._lock = Lock()
         self._masks = ThreadPoolExecutor(1, thread_name_prefix="grammar-masks")
         self._limits = LLParserLimits(
             initial_lexer_fuel=1_000_000,
@@ -59,25 +61,31 @@ class GrammarCompiler:
         """
         # What one tenant has used makes nothing faster for another.
         key = (tenant, grammar)
-        matcher = self._kept.get(key)
+        with self._lock:
+            matcher = self._kept.get(key)
         if matcher is None:
             matcher = self._matcher(self._source(grammar))
             problem = _problem_of(matcher)
             if problem:
                 raise self._refusal(grammar, problem)
-            self._kept[key] = matcher
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
+        self._keep(key, matcher)
         return OutputMatcher(matcher.deep_copy(), self._masks)
 
+    def _keep(self, key: tuple[str, Grammar], matcher: LLMatcher) -> None:
+        with self._lock:
+            self._kept[key] = matcher
+            self._kept.move_to_end(key)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+
     def _matcher(self, source: str) -> LLMatcher:
-        if self._tokenizer is None:
-            self._tokenizer = LLTokenizer(
-                str(self._tokenizer_path),
-                n_vocab=self._vocab_size,
-                eos_token=list(self._eos_token_ids),
-            )
+        with self._lock:
+            if self._tokenizer is None:
+                self._tokenizer = LLTokenizer(
+                    str(self._tokenizer_path),
+                    n_vocab=self._vocab_size,
+                    eos_token=list(self._eos_token_ids),
+                )
         return LLMatcher(self._tokenizer, source, limits=self._limits, log_level=0)
 
     def _source(self, grammar: Grammar) -> str:
