@@ -136,6 +136,18 @@ async def test_nobody_is_charged_what_cannot_be(
     assert terminal.usage_quality == UsageQuality.USAGE_QUALITY_ESTIMATED
 
 
+async def test_nothing_follows_the_end(upstream: UpstreamServer, tmp_path: Path) -> None:
+    end = {"text": "a", "token_ids": [97], "finish_reason": "stop"}
+    more = {"text": "bb", "token_ids": [98, 98], "finish_reason": "length"}
+    upstream.script = [f"data: {json.dumps({'choices': [part]})}\n\n" for part in (end, more)]
+    async with remote_worker(upstream, tmp_path) as worker:
+        deltas, terminal = await generate(worker, spec(prompt=3, max_new_tokens=4))
+
+    assert "".join(delta.text for delta in deltas) == "a"
+    assert terminal.finish_reason == FinishReason.FINISH_REASON_STOP
+    assert terminal.usage.completion_tokens == 1
+
+
 @pytest.mark.parametrize(
     ("part", "problem"),
     [

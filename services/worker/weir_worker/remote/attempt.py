@@ -95,13 +95,15 @@ class RemoteAttempt:
     def _take(self, piece: Piece) -> None:
         if piece.usage is not None and self._can_be(piece.usage):
             self._reported = piece.usage
-        self._finish = piece.finish or self._finish
+        self._check_length(piece.text)
+        if self._finish is not None:
+            return  # the end was told: the usage alone can follow
+        self._finish = piece.finish
         token_ids = piece.token_ids
         if token_ids is None:
             token_ids = self._tokenise(piece.text)
         else:
             self._check_ids(token_ids)
-        self._check_length(piece.text)
         if token_ids or piece.text:
             self._note_first()
             self._completion += len(token_ids)
