@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import torch
 
+from bench.golden_logprobs import ARCHITECTURES
 from tests.default_model import default_model_folder
 from tests.tiny_llama import write_tiny_llama
 from tests.worker.numerics.support import chunked, forward, made_up_tokens
@@ -29,6 +30,7 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "mistral, window": {"model_type": "mistral", "sliding_window": 40},
     "qwen2, biases": {"model_type": "qwen2"},
     "qwen3, head norms": {"model_type": "qwen3"},
+    "gemma 3, both kinds of layers": ARCHITECTURES["gemma3"] | {"sliding_window": 40},
 }
 
 
