@@ -236,3 +236,16 @@ def test_the_head_of_the_free_list_is_what_was_freed_last_without_content() -> N
     again = opened(kv, [2], scopes())
     kv.allocate(again, 1)
     assert again.indices == [index]
+
+
+def test_tenants_that_came_by_take_no_memory_until_their_blocks_would_be_old() -> None:
+    kv = KvManager(4, 4, cache_ttl_us=10**12)
+    for index in range(1_000):
+        kv.advance(index)
+        table = filled(kv, list(range(12)), scopes(tenant=f"t{index}", tenant_tokens=12))
+        kv.close(table)
+    assert len(list(kv.accounts())) <= 4
+    assert len(kv.pool._expiry) <= 100
+    kv.advance(2 * 10**12)
+    assert kv.free_blocks == 4
+    check_integrity(kv, [])

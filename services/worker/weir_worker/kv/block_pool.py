@@ -70,7 +70,7 @@ class BlockPool:
 
     def forget(self, account: TenantAccount) -> None:
         """Drop an account that nothing refers to any more."""
-        if not account.in_use and self.accounts.get(account.tenant) is account:
+        if not account.in_use and self._is_known(account):
             del self.accounts[account.tenant]
 
     def advance(self, now_us: int) -> None:
@@ -225,3 +225,10 @@ class BlockPool:
     def _watch(self, account: TenantAccount, oldest: Block) -> None:
         account.watched = True
         heapq.heappush(self._expiry, (oldest.parked_us, next(self._serial), account))
+        if len(self._expiry) > 64 + 2 * len(self.accounts):
+            # Accounts that were dropped since: who comes by takes no memory for as long as that.
+            self._expiry[:] = [entry for entry in self._expiry if self._is_known(entry[2])]
+            heapq.heapify(self._expiry)
+
+    def _is_known(self, account: TenantAccount) -> bool:
+        return self.accounts.get(account.tenant) is account
