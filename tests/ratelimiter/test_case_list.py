@@ -8,6 +8,9 @@ import pytest
 
 HERE = "tests/ratelimiter/"
 EDGES = HERE + "test_edge_cases.py"
+NUMBERS = HERE + "test_edge_numbers.py"
+IDS = HERE + "test_edge_ids.py"
+LIMITS = HERE + "test_edge_limits.py"
 WINDOWS = HERE + "test_windows.py"
 ADMIN = HERE + "test_administration.py"
 REDIS = HERE + "test_redis_store.py"
@@ -17,6 +20,8 @@ LEDGER = HERE + "ledger/"
 HTTP = "tests/gateway/test_bad_input_http.py"
 DOOR = "tests/gateway/test_openai_door.py"
 ENDINGS = "tests/gateway/test_endings.py"
+FAILING = "tests/gateway/test_failing_workers.py"
+LEAVING = "tests/gateway/test_leaving_clients.py"
 CALLER = "tests/gateway/test_caller.py"
 E2E = "tests/e2e/"
 
@@ -26,7 +31,7 @@ EDGE_CASES: dict[str, list[str]] = {
         f"{HERE}test_parallel.py::test_64_clients_in_4_processes",
         f"{HERE}test_parallel_store.py::test_64_clients_on_one_store",
     ],
-    "2 one layer denies": [f"{EDGES}::test_02_a_layer_that_denies_leaves_the_others_untouched"],
+    "2 one layer denies": [f"{LIMITS}::test_02_a_layer_that_denies_leaves_the_others_untouched"],
     "3 reserve and settle twice": [
         f"{EDGES}::test_03_reserve_and_settle_twice_in_parallel_charge_once"
     ],
@@ -50,33 +55,33 @@ EDGE_CASES: dict[str, list[str]] = {
         f"{MACHINE}::test_memory_and_redis_and_the_exact_model_are_equal",
     ],
     "9 hostile numbers": [
-        f"{EDGES}::test_09_and_10_hostile_numbers_and_sentinels",
-        f"{EDGES}::test_09_hostile_usage_charges_nothing",
+        f"{NUMBERS}::test_09_and_10_hostile_numbers_and_sentinels",
+        f"{NUMBERS}::test_09_hostile_usage_charges_nothing",
         f"{ADMIN}::test_hostile_extensions_change_nothing",
         f"{ADMIN}::test_hostile_adjustments_are_refused_by_field",
     ],
-    "10 sentinels": [f"{EDGES}::test_09_and_10_hostile_numbers_and_sentinels"],
+    "10 sentinels": [f"{NUMBERS}::test_09_and_10_hostile_numbers_and_sentinels"],
     "11 several answers a request": [f"{HTTP}::test_a_bad_field", f"{HTTP}::test_a_bad_completion"],
     "12 bounds of the output": [
-        f"{EDGES}::test_12_max_tokens_beyond_the_window_names_the_numbers",
-        f"{EDGES}::test_12_an_estimate_is_capped_by_the_capacity",
+        f"{NUMBERS}::test_12_max_tokens_beyond_the_window_names_the_numbers",
+        f"{NUMBERS}::test_12_an_estimate_is_capped_by_the_capacity",
         f"{DOOR}::test_the_default_bound_is_reported",
         f"{HTTP}::test_a_bad_field",
     ],
     "13 changed limits": [
-        f"{EDGES}::test_13_limit_lowered_below_use_raised_and_removed",
-        f"{EDGES}::test_13_kind_changed_in_flight",
+        f"{LIMITS}::test_13_limit_lowered_below_use_raised_and_removed",
+        f"{LIMITS}::test_13_kind_changed_in_flight",
         f"{MACHINE}::test_random_histories_equal_the_exact_model",
     ],
     "14 hostile ids": [
-        f"{EDGES}::test_14_hostile_ids_are_refused_by_name",
-        f"{EDGES}::test_14_ids_with_separators_never_share_a_key",
+        f"{IDS}::test_14_hostile_ids_are_refused_by_name",
+        f"{IDS}::test_14_ids_with_separators_never_share_a_key",
         f"{ADMIN}::test_hostile_explanations_and_ends_are_refused_by_field",
         f"{REDIS}::test_hostile_ids_share_no_key_and_stay_in_their_slot",
     ],
-    "15 one user id, two tenants": [f"{EDGES}::test_15_same_user_id_under_two_tenants"],
+    "15 one user id, two tenants": [f"{IDS}::test_15_same_user_id_under_two_tenants"],
     "16 suspended, revoked, rotated": [
-        f"{EDGES}::test_16_suspension_and_revocation_with_a_stream_open",
+        f"{LIMITS}::test_16_suspension_and_revocation_with_a_stream_open",
         f"{ENDINGS}::test_a_revocation_ends_open_streams",
         f"{CALLER}::test_a_rotated_key_has_two_secrets_while_they_overlap",
     ],
@@ -100,15 +105,15 @@ EDGE_CASES: dict[str, list[str]] = {
     ],
     "22 a retry inside": [
         f"{EDGES}::test_22_a_retry_on_another_worker_is_one_reservation",
-        f"{ENDINGS}::test_a_worker_lost_before_the_first_token_is_not_noticed",
+        f"{FAILING}::test_a_worker_lost_before_the_first_token_is_not_noticed",
     ],
     "23 replays": [
-        f"{EDGES}::test_23_a_replay_takes_nothing",
+        f"{IDS}::test_23_a_replay_takes_nothing",
         f"{HTTP}::test_an_idempotency_key_is_not_ignored",
     ],
     "24 batches": [f"{EDGES}::test_24_a_batch_is_settled_line_by_line"],
     "25 shadow": [
-        f"{EDGES}::test_25_a_shadow_limit_counts_and_refuses_nobody",
+        f"{LIMITS}::test_25_a_shadow_limit_counts_and_refuses_nobody",
         f"{WINDOWS}::test_a_shadow_budget_counts_and_refuses_nobody",
     ],
     "26 queue longer than the deadline": [
@@ -134,18 +139,18 @@ EDGE_CASES: dict[str, list[str]] = {
 REPORTS: dict[str, list[str]] = {
     "BerriAI/litellm#18730": [f"{EDGES}::test_01_tokens_admitted_never_exceed_the_capacity"],
     "BerriAI/litellm#37001": [f"{HTTP}::test_a_bad_field"],
-    "BerriAI/litellm#29193": [f"{EDGES}::test_12_an_estimate_is_capped_by_the_capacity"],
+    "BerriAI/litellm#29193": [f"{NUMBERS}::test_12_an_estimate_is_capped_by_the_capacity"],
     "BerriAI/litellm#20256": [
         f"{EDGES}::test_18_a_zombie_gets_no_second_slot",
-        f"{ENDINGS}::test_a_worker_that_fails_or_refuses_is_replaced",
+        f"{FAILING}::test_a_worker_that_fails_or_refuses_is_replaced",
     ],
     "BerriAI/litellm#40846": [f"{ENDINGS}::test_the_place_is_free_before_the_reply_ends"],
     "BerriAI/litellm#33736": [
-        f"{ENDINGS}::test_a_client_that_leaves_mid_stream_stops_the_worker",
+        f"{LEAVING}::test_a_client_that_leaves_mid_stream_stops_the_worker",
         f"{E2E}test_abort.py::test_aborts_at_random_points_charge_exactly_what_ran",
     ],
     "BerriAI/litellm#34147": [
-        f"{ENDINGS}::test_a_client_that_leaves_a_whole_answer_stops_the_worker"
+        f"{LEAVING}::test_a_client_that_leaves_a_whole_answer_stops_the_worker"
     ],
     "tensorzero/tensorzero#3862": [f"{MACHINE}::test_random_histories_equal_the_exact_model"],
     "tensorzero/tensorzero#3647": [f"{DOOR}::test_a_refusal_by_a_limit_is_a_429_that_says_when"],
@@ -154,8 +159,8 @@ REPORTS: dict[str, list[str]] = {
         f"{EDGES}::test_01_tokens_admitted_never_exceed_the_capacity",
     ],
     "envoyproxy/ratelimit#185": [
-        f"{EDGES}::test_02_a_layer_that_denies_leaves_the_others_untouched",
-        f"{EDGES}::test_13_limit_lowered_below_use_raised_and_removed",
+        f"{LIMITS}::test_02_a_layer_that_denies_leaves_the_others_untouched",
+        f"{LIMITS}::test_13_limit_lowered_below_use_raised_and_removed",
         f"{HERE}test_envoy.py::test_descriptors_together_are_one_request_all_or_nothing",
     ],
     "api7/aisix#688": [f"{ENDINGS}::test_a_stream_holds_its_place_to_its_end"],
@@ -190,14 +195,14 @@ REPORTS: dict[str, list[str]] = {
     "BerriAI/litellm#38157": [
         f"{LEDGER}test_pump.py::test_a_kill_between_write_and_acknowledgement_charges_once",
         f"{LEDGER}test_pump.py::test_a_database_that_goes_and_comes_back_loses_nothing",
-        f"{ENDINGS}::test_a_gateway_that_stops_settles_what_runs",
+        "tests/gateway/test_restarts.py::test_a_gateway_that_stops_settles_what_runs",
     ],
     "PostHog/posthog#50542": [
-        f"{EDGES}::test_15_same_user_id_under_two_tenants",
-        f"{EDGES}::test_09_and_10_hostile_numbers_and_sentinels",
+        f"{IDS}::test_15_same_user_id_under_two_tenants",
+        f"{NUMBERS}::test_09_and_10_hostile_numbers_and_sentinels",
     ],
     "Kuadrant/kuadrant-operator#2225": [
-        f"{EDGES}::test_02_a_layer_that_denies_leaves_the_others_untouched",
+        f"{LIMITS}::test_02_a_layer_that_denies_leaves_the_others_untouched",
         f"{WINDOWS}::test_budgets_of_all_layers_or_of_none",
     ],
     "grpc/grpc#36193": [
