@@ -7,6 +7,7 @@ import pytest
 from tests.ratelimiter.account import ACME, account, directory, in_flight, parallel, tpm
 from weir.directory.v1 import directory_pb2 as pb
 from weir_core.errors import InvalidField, LimitExceeded, Reason
+from weir_core.errors.openai import to_http
 from weir_ratelimiter.domain.usage import Quality
 
 KEY = "tenant:acme/in_flight"
@@ -40,7 +41,10 @@ async def test_the_refusal_names_limit_numbers_and_knob(tmp_path: Path) -> None:
         assert (violation.limit, violation.used, violation.requested) == (100, 80, 30)
         told = f"{KEY} allows 100 tokens in flight; 80 are used and 30 requested"
         assert told in str(caught.value)
-        assert caught.value.retry_after_s is not None
+        status, body, headers = to_http(caught.value)
+        assert (status, body["error"]["code"]) == (429, "concurrency_limit_exceeded")
+        assert (body["error"]["resource"], body["error"]["unit"]) == ("in_flight_tokens", "tokens")
+        assert headers["retry-after"] in ("1", "2")
         await acct.settle(first.record, 40, 1)
         await acct.reserve("b", prompt=10, output=20)
 
