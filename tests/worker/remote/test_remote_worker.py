@@ -136,6 +136,15 @@ async def test_nobody_is_charged_what_cannot_be(
     assert terminal.usage_quality == UsageQuality.USAGE_QUALITY_ESTIMATED
 
 
+async def test_a_refusal_without_end_is_left(upstream: UpstreamServer, tmp_path: Path) -> None:
+    upstream.status, upstream.script, upstream.endless = 500, ["no " * 1000], True
+    async with remote_worker(upstream, tmp_path) as worker:
+        _, terminal = await generate(worker, spec(prompt=3, max_new_tokens=4))
+
+    assert terminal.finish_reason == FinishReason.FINISH_REASON_ERROR
+    assert "answered HTTP 500" in terminal.error_message
+
+
 async def test_nothing_follows_the_end(upstream: UpstreamServer, tmp_path: Path) -> None:
     end = {"text": "a", "token_ids": [97], "finish_reason": "stop"}
     more = {"text": "bb", "token_ids": [98, 98], "finish_reason": "length"}

@@ -58,10 +58,11 @@ class UpstreamServer:
     async def complete(self, request: Request) -> Response:
         body = await request.json()
         self.bodies.append(body)
+        if self.script:
+            return StreamingResponse(self._scripted(), self.status, media_type="text/event-stream")
         if self.status != 200:
             return Response(self.said, self.status)
-        stream = self._scripted() if self.script else self._stream(body)
-        return StreamingResponse(stream, media_type="text/event-stream")
+        return StreamingResponse(self._stream(body), media_type="text/event-stream")
 
     async def _scripted(self) -> AsyncIterator[str]:
         for part in self.script:

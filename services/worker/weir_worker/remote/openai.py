@@ -23,6 +23,7 @@ from weir_worker.remote.upstream import Piece
 
 _CONNECT_S = 5.0
 _LONGEST_LINE = 4 * 1024 * 1024
+_LONGEST_REFUSAL = 64 * 1024
 _BUSY = frozenset({408, 429, 503, 529})
 
 
@@ -101,8 +102,7 @@ class OpenAiUpstream:
         try:
             async with self._client.stream("POST", "completions", json=body) as response:
                 if response.status_code != httpx2.codes.OK:
-                    text = (await response.aread()).decode(errors="replace")
-                    raise _refused(response.status_code, text)
+                    raise _refused(response.status_code, await _beginning(response))
                 async for line in _lines(response):
                     data = line.removeprefix("data:").strip()
                     if data == "[DONE]":
@@ -124,6 +124,15 @@ class OpenAiUpstream:
                 Reason.ENGINE_FAILED,
                 "the upstream engine sent an event that is no chunk of the completions API",
             ) from None
+
+
+async def _beginning(response: httpx2.Response) -> str:
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) >= _LONGEST_REFUSAL:
+            break
+    return body.decode(errors="replace")
 
 
 async def _lines(response: httpx2.Response) -> AsyncGenerator[str]:
