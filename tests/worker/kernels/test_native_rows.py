@@ -3,7 +3,9 @@ import torch
 from torch.nn import functional
 
 from weir_core.errors import InvalidField
+from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import Kernels
+from weir_worker.linear import Hadamard, PackedHadamard
 from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
 
@@ -25,12 +27,37 @@ def test_gate_agrees_with_torch_and_rows_are_independent(kernels: Kernels) -> No
     gate_up = _random(70, 3072) * 8
     gate_up[0, :4] = torch.tensor([-200.0, 200.0, 0.0, -88.0])
     gate, up = gate_up.chunk(2, dim=1)
-    whole = kernels.silu_mul(gate_up)
+    silu_mul = NativeGate(kernels)
+    whole = silu_mul(gate_up)
     assert torch.allclose(whole, functional.silu(gate) * up, rtol=1e-5, atol=1e-6)
     for row in (0, 13, 69):
-        assert torch.equal(kernels.silu_mul(gate_up[row : row + 1])[0], whole[row])
+        assert torch.equal(silu_mul(gate_up[row : row + 1])[0], whole[row])
     gate_up[3, 5] = float("nan")
-    assert kernels.silu_mul(gate_up)[3, 5].isnan()
+    assert silu_mul(gate_up)[3, 5].isnan()
+
+
+@pytest.mark.parametrize(
+    ("width", "largest"),
+    [(1536, 128), (1536, 1536), (64, 64), (80, 128), (48, 128), (336, 128), (688, 688)],
+)
+def test_transformed_gate_is_exact_and_its_rows_are_independent(
+    kernels: Kernels, width: int, largest: int
+) -> None:
+    hadamard = Hadamard(width, largest)
+    gate, plain = NativeGate(kernels, hadamard), NativeGate(kernels)
+    gate_up = _random(40, 2 * width)
+    whole = gate(gate_up)
+    exact = hadamard(plain(gate_up).double())
+    assert (whole - exact).norm() < 1e-6 * exact.norm()
+    packed = PackedHadamard(hadamard)(plain(gate_up))
+    assert (packed - exact).norm() < 1e-6 * exact.norm()
+    for row in (0, 13, 39):
+        assert torch.equal(gate(gate_up[row : row + 1])[0], whole[row])
+    assert torch.equal(gate(gate_up[5:30]), whole[5:30])
+    gate_up[3, 5] = float("nan")
+    poisoned = gate(gate_up)
+    assert poisoned[3, : hadamard.order].isnan().all()
+    assert torch.equal(poisoned[4:], whole[4:])
 
 
 @pytest.mark.parametrize("dim", [16, 64, 128])
@@ -51,7 +78,11 @@ def test_what_does_not_fit_is_refused(kernels: Kernels) -> None:
     with pytest.raises(InvalidField, match="width is 20"):
         kernels.rms_norm(_random(4, 20), _random(20), 1e-5)
     with pytest.raises(InvalidField, match="width is 20; it must be a multiple of 16"):
-        kernels.silu_mul(_random(4, 40))
+        NativeGate(kernels)(_random(4, 40))
+    with pytest.raises(InvalidField, match="width is 32; it must be a multiple of 64"):
+        NativeGate(kernels, Hadamard(64))(_random(4, 64))
+    with pytest.raises(InvalidField, match="base is 140; it must be at most 128"):
+        NativeGate(kernels, Hadamard(8960))
     with pytest.raises(InvalidField, match="cos is"):
         kernels.rotate(_random(4, 2, 16), _random(3, 1, 16), _random(4, 1, 16))
     with pytest.raises(InvalidField, match="heads one after the other"):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from weir_worker.linear import Hadamard, Int8Linear, Int8Weight
+from weir_worker.linear import Hadamard, Int8Linear, Int8Weight, PackedHadamard
 
 pytestmark = pytest.mark.skipif(not Int8Linear.supported(), reason="torch without FBGEMM")
 
@@ -106,3 +106,14 @@ def test_a_bound_on_the_order_is_kept() -> None:
     assert Hadamard(1536, 1).order == 1
     x = torch.randn(2, 1536)
     assert torch.equal(Hadamard(1536, 1)(x), x)
+
+
+@pytest.mark.parametrize("width", [1536, 512, 48])
+def test_a_transform_has_the_same_bits_alone_and_in_every_batch(width: int) -> None:
+    hadamard = Hadamard(width)
+    packed = PackedHadamard(hadamard)
+    x = torch.randn(64, width, generator=torch.Generator().manual_seed(6))
+    whole = packed(x)
+    assert torch.allclose(whole, hadamard(x.double()).float(), atol=1e-5)
+    for rows in range(1, 65):
+        assert torch.equal(packed(x[:rows]), whole[:rows])

@@ -20,7 +20,7 @@ _SIGNATURES: dict[str, list[type]] = {
     "weir_pack_int8": [_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _INT],
     "weir_linear_int8": [_POINTER, _POINTER, _SIZE, _POINTER, _INT],
     "weir_rms_norm": [_POINTER, _POINTER, _FLOAT, _SIZE, _SIZE, _POINTER, _INT],
-    "weir_silu_mul": [_POINTER, _SIZE, _SIZE, _POINTER, _INT],
+    "weir_silu_mul": [_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _INT],
     "weir_rotate": [_POINTER, _SIZE, _POINTER, _POINTER, *[_SIZE] * 3, _INT],
     "weir_store": [
         *[_POINTER, _SIZE] * 2,
@@ -70,17 +70,6 @@ class Kernels:
         out = torch.empty_like(x)
         self.library.weir_rms_norm(
             x.data_ptr(), gain.data_ptr(), eps, *x.shape, out.data_ptr(), torch.get_num_threads()
-        )
-        return out
-
-    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """silu(gate) * up of [rows, 2 * width], gate first; width % 16 == 0."""
-        rows, width = gate_up.shape[0], gate_up.shape[1] // 2
-        check_step("width", width)
-        check(gate_up, "gate_up", rows, 2 * width)
-        out = gate_up.new_empty(rows, width)
-        self.library.weir_silu_mul(
-            gate_up.data_ptr(), rows, width, out.data_ptr(), torch.get_num_threads()
         )
         return out
 

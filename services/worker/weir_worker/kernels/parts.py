@@ -6,11 +6,12 @@ import torch
 
 from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache
 from weir_worker.attention.native import NativeAttention, NativeKvCache
+from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import STEP, Kernels
 from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
-from weir_worker.linear import Linear
+from weir_worker.linear import Hadamard, Linear
 from weir_worker.models.config import ModelConfig
-from weir_worker.models.parts import Norm, TorchParts
+from weir_worker.models.parts import Gate, Norm, TorchParts
 
 
 class NativeParts(TorchParts):
@@ -74,9 +75,9 @@ class NativeParts(TorchParts):
         self._kernels.rotate(x, cos, sin)
         return x
 
-    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """See `Parts.silu_mul`."""
-        return self._kernels.silu_mul(gate_up)
+    def gate(self, hadamard: Hadamard | None = None) -> Gate:
+        """See `Parts.gate`."""
+        return NativeGate(self._kernels, hadamard)
 
     def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
         """See `Parts.attention`; `auto` is `native`."""

@@ -4,18 +4,18 @@ from weir_worker.linear.hadamard import Hadamard
 from weir_worker.linear.int8 import Int8Linear
 from weir_worker.linear.int8_weight import Int8Weight
 from weir_worker.linear.packed import PackedLinear
+from weir_worker.linear.packed_hadamard import PackedHadamard
 from weir_worker.linear.plain import PlainLinear
 from weir_worker.linear.protocol import Linear
-from weir_worker.linear.rotated import RotatedLinear
 
 __all__ = [
     "Hadamard",
     "Int8Linear",
     "Int8Weight",
     "Linear",
+    "PackedHadamard",
     "PackedLinear",
     "PlainLinear",
-    "RotatedLinear",
     "make_linear",
 ]
 

@@ -11,15 +11,20 @@ class Hadamard:
     The block is the largest Hadamard matrix of a known construction whose order divides the
     width: Sylvester's doubling of one by Paley (1933), so 576 = 36 x 16 is one block, and
     1536 = 12 x 128. A width without such a divisor keeps its vectors as they are.
+
+    Attributes:
+        order: of the block, the product of the orders of its two factors.
+        base: Paley's factor, of +1 and -1, fp64 [b, b].
+        power: Sylvester's, likewise; the block is their Kronecker product, normalised.
     """
 
     def __init__(self, width: int, largest: int | None = None) -> None:
         """Choose the block of a width; at most of order `largest`, which saves time."""
         self._factors = _largest_factors(width, largest or width)
         self.order = self._factors[0] * self._factors[1]
-        base, power = (_matrix(factor) for factor in self._factors)
-        self._base = base / base.shape[0] ** 0.5
-        self._power = power / power.shape[0] ** 0.5
+        self.base, self.power = (_matrix(factor) for factor in self._factors)
+        self._base = self.base / self.base.shape[0] ** 0.5
+        self._power = self.power / self.power.shape[0] ** 0.5
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Transform the last dimension of [..., width]; returns a new tensor in fp64 or fp32."""

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from weir_worker.models.family import GELU_TANH
 from weir_worker.models.llama_config import LlamaConfig
-from weir_worker.models.parts import Norm, Parts
+from weir_worker.models.parts import Gate, Norm, Parts
 from weir_worker.models.weights import Weights
 from weir_worker.parallel.ranks import ALONE, Ranks
 
@@ -45,7 +45,8 @@ class LlamaLayer:
             self._after_mlp = norm(f"{prefix}post_feedforward_layernorm")
         else:
             self._mlp_norm = norm(f"{prefix}post_attention_layernorm")
-        self._gelu = config.member.activation == GELU_TANH
+        gelu = config.member.activation == GELU_TANH
+        self._gate: Gate = _gelu_mul if gelu else weights.gate(parts)
         self._head_norm = _head_norm(parts, config, weights, attention)
         self._qkv = weights.linear(parts, [f"{attention}{part}_proj" for part in "qkv"])
         self._output = weights.linear(parts, [f"{attention}o_proj"])
@@ -67,14 +68,13 @@ class LlamaLayer:
         """Add attention's output and then the MLP's to the residual stream `x`, in place."""
         change = self._ranks.summed(self._output(attended))
         x.add_(change if self._after_attention is None else self._after_attention(change))
-        change = self._ranks.summed(self._down(self._gated(self._gate_up(self._mlp_norm(x)))))
+        change = self._ranks.summed(self._down(self._gate(self._gate_up(self._mlp_norm(x)))))
         return x.add_(change if self._after_mlp is None else self._after_mlp(change))
 
-    def _gated(self, gate_up: torch.Tensor) -> torch.Tensor:
-        if not self._gelu:
-            return self._parts.silu_mul(gate_up)
-        gate, up = gate_up.chunk(2, dim=1)
-        return functional.gelu(gate, approximate="tanh").mul_(up)
+
+def _gelu_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=1)
+    return functional.gelu(gate, approximate="tanh").mul_(up)
 
 
 def _norm(parts: Parts, config: LlamaConfig, weights: Weights, name: str) -> Norm:

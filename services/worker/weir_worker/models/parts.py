@@ -7,11 +7,19 @@ import torch
 from torch.nn import functional
 
 from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache, make_attention
-from weir_worker.linear import Int8Linear, Int8Weight, Linear, make_linear
+from weir_worker.linear import (
+    Hadamard,
+    Int8Linear,
+    Int8Weight,
+    Linear,
+    PackedHadamard,
+    make_linear,
+)
 from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
 
 Norm = Callable[[torch.Tensor], torch.Tensor]
+Gate = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Parts(Protocol):
@@ -45,8 +53,11 @@ class Parts(Protocol):
         """See `models.rope.rotate`; may change x."""
         ...
 
-    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """silu(gate) * up of [rows, 2 * width], gate first; may change gate_up."""
+    def gate(self, hadamard: Hadamard | None = None) -> Gate:
+        """silu(gate) * up of [rows, 2 * width], gate first, then that transform of the product.
+
+        May change what it is given; the transform is for CPU.
+        """
         ...
 
     def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
@@ -86,10 +97,12 @@ class TorchParts:
         """See `Parts.rotate`."""
         return rotate(x, cos, sin)
 
-    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """See `Parts.silu_mul`."""
-        gate, up = gate_up.chunk(2, dim=1)
-        return functional.silu(gate).mul_(up)
+    def gate(self, hadamard: Hadamard | None = None) -> Gate:
+        """See `Parts.gate`."""
+        if hadamard is None:
+            return _silu_mul
+        transform = PackedHadamard(hadamard)
+        return lambda gate_up: transform(_silu_mul(gate_up))
 
     def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
         """See `Parts.attention`."""
@@ -98,3 +111,8 @@ class TorchParts:
     def cache(self, **sizes: Any) -> PagedKvCache:
         """See `Parts.cache`."""
         return PagedKvCache(**sizes)
+
+
+def _silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=1)
+    return functional.silu(gate).mul_(up)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
-from weir_worker.linear import Linear, RotatedLinear
+from weir_worker.linear import Linear
 from weir_worker.models.llama_config import LlamaConfig
-from weir_worker.models.parts import Parts
+from weir_worker.models.parts import Gate, Parts
 from weir_worker.models.rotation import Rotation
 from weir_worker.models.weights import Weights
 
@@ -20,7 +20,6 @@ class RotatedWeights(Weights):
         """Open the files. Raises ModelFileError, as `Weights` does."""
         super().__init__(folder, config.layout, torch.float32, torch.device("cpu"))
         self._rotation = Rotation(config)
-        self._mlp_block: Linear | None = None
 
     def take(self, name: str) -> torch.Tensor:
         """See `Weights.take`."""
@@ -32,17 +31,13 @@ class RotatedWeights(Weights):
 
     def linear(self, parts: Parts, names: list[str]) -> Linear:
         """See `Weights.linear`."""
-        linear = parts.int8_linear(self.weight(names), self.bias(names))
-        return self._behind_rotation(parts, linear) if "down_proj" in names[0] else linear
+        return parts.int8_linear(self.weight(names), self.bias(names))
+
+    def gate(self, parts: Parts) -> Gate:
+        """See `Weights.gate`."""
+        transform = self._rotation.mlp
+        return parts.gate(transform if transform.order > 1 else None)
 
     def head(self, parts: Parts, *, tied: bool) -> Linear:
         """See `Weights.head`."""
         return parts.int8_linear(self._rotation.output(self._head_name(tied), super().take))
-
-    def _behind_rotation(self, parts: Parts, linear: Linear) -> Linear:
-        rotation = self._rotation.mlp
-        if rotation.order == 1:
-            return linear
-        if self._mlp_block is None:
-            self._mlp_block = parts.linear(rotation.block().T.float().contiguous())
-        return RotatedLinear(self._mlp_block, rotation.order, linear)

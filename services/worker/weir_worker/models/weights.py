@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from weir_core.model_folder import ModelFileError
 from weir_worker.linear import Linear
 from weir_worker.models.llama_layout import LlamaLayout
-from weir_worker.models.parts import Parts
+from weir_worker.models.parts import Gate, Parts
 from weir_worker.parallel.ranks import ALONE, Ranks
 from weir_worker.parallel.shards import cut, fitted
 
@@ -104,6 +104,10 @@ class Weights:
     def linear(self, parts: Parts, names: list[str]) -> Linear:
         """One layer for projections of the same input, such as `model.layers.0.mlp.up_proj`."""
         return parts.linear(self.weight(names), self.bias(names))
+
+    def gate(self, parts: Parts) -> Gate:
+        """What stands between `gate_up` and `down_proj`, for SiLU."""
+        return parts.gate()
 
     def head(self, parts: Parts, *, tied: bool) -> Linear:
         """The projection to logits; `tied`: by the embedding."""

@@ -1,6 +1,7 @@
 // What is done to each row by itself: norm, rotation, gate.
 #include <cmath>
 
+#include "hadamard.h"
 #include "vector.h"
 
 namespace weir {
@@ -35,16 +36,19 @@ extern "C" WEIR_EXPORT void weir_rms_norm(const float* x, const float* gain, flo
     rms_norm_row(x + row * width, gain, eps, width, out + row * width);
 }
 
-// out = silu(gate) * up; gate_up is [rows, 2 * width], gate first; width % 16 == 0.
+// out = silu(gate) * up, transformed unless `hadamard` is null; gate_up is [rows, 2 * width],
+// gate first; width % 16 == 0.
 extern "C" WEIR_EXPORT void weir_silu_mul(const float* gate_up, int64_t rows, int64_t width,
-                                          float* out, int threads) {
+                                          const Hadamard* hadamard, float* out, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows * width > kWorthAThread)
   for (int64_t row = 0; row < rows; ++row) {
     const float* gate = gate_up + 2 * row * width;
+    float* product = out + row * width;
     for (int64_t i = 0; i < width; i += kLanes) {
       const Floats g = load(gate + i);
-      store(out + row * width + i, g / (1.0f + exp(-g)) * load(gate + width + i));
+      store(product + i, g / (1.0f + exp(-g)) * load(gate + width + i));
     }
+    if (hadamard) transform(product, width, *hadamard);
   }
 }
 
