@@ -4,6 +4,7 @@ import torch
 from weir_core.errors import InvalidField
 from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
+from weir_worker.linear import Int8Weight
 
 _SHAPES = [(96, 64), (291, 48), (1, 1), (33, 130), (576, 1536)]
 _ROWS = (1, 2, 3, 4, 5, 12, 13, 16, 17, 33, 64, 97)
@@ -44,7 +45,7 @@ def test_int8_is_the_integer_product_and_rows_are_independent(
     (weight, bias), x = _made(shape, biased), _input(shape)
     scales = weight.abs().amax(1) / 127
     levels = (weight / scales[:, None]).round().to(torch.int8)
-    linear = NativeInt8Linear(kernels, levels, scales, bias)
+    linear = NativeInt8Linear(kernels, Int8Weight(levels, scales), bias)
     peaks = x.abs().amax(1, keepdim=True)
     rounded = (x * (127 / peaks)).round()
     exact = (rounded.double() @ levels.double().T) * (peaks / 127 * scales).double()
@@ -58,7 +59,10 @@ def test_int8_is_the_integer_product_and_rows_are_independent(
 
 def test_the_number_of_threads_changes_no_bit(kernels: Kernels) -> None:
     (weight, _), x = _made((291, 48), False), _input((291, 48))
-    for linear in (NativeLinear(kernels, weight), NativeInt8Linear.rounded(kernels, weight)):
+    for linear in (
+        NativeLinear(kernels, weight),
+        NativeInt8Linear(kernels, Int8Weight.full_range(weight)),
+    ):
         whole = linear(x)
         for threads in (1, 2):
             torch.set_num_threads(threads)
@@ -68,7 +72,7 @@ def test_the_number_of_threads_changes_no_bit(kernels: Kernels) -> None:
 def test_int8_sums_of_the_largest_numbers_are_exact(kernels: Kernels) -> None:
     signs = torch.tensor([1, -1], dtype=torch.int8).repeat(1024)
     levels = torch.stack([torch.full((2048,), 127, dtype=torch.int8), 127 * signs, -127 * signs])
-    linear = NativeInt8Linear(kernels, levels, torch.full((3,), 1 / 127))
+    linear = NativeInt8Linear(kernels, Int8Weight(levels, torch.full((3,), 1 / 127)))
     x = torch.stack([torch.ones(2048), signs.float(), -torch.ones(2048)])
     expected = torch.tensor([[2048, 0, 0], [0, 2048, -2048], [-2048, 0, 0]], dtype=torch.float32)
     assert torch.allclose(linear(x), expected, rtol=1e-6)
@@ -77,7 +81,7 @@ def test_int8_sums_of_the_largest_numbers_are_exact(kernels: Kernels) -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_int8_marks_a_row_that_is_not_finite_and_no_other(kernels: Kernels, bad: float) -> None:
     weight, _ = _made((64, 64), False)
-    linear, x = NativeInt8Linear.rounded(kernels, weight), _input((64, 64), 20)
+    linear, x = NativeInt8Linear(kernels, Int8Weight.full_range(weight)), _input((64, 64), 20)
     clean = linear(x)
     x[7, 3] = bad
     spoilt = linear(x)
@@ -89,7 +93,7 @@ def test_int8_marks_a_row_that_is_not_finite_and_no_other(kernels: Kernels, bad:
 def test_int8_of_nothing_is_nothing(kernels: Kernels) -> None:
     weight, bias = _made((64, 64), True)
     assert bias is not None
-    linear = NativeInt8Linear.rounded(kernels, weight, bias)
+    linear = NativeInt8Linear(kernels, Int8Weight.full_range(weight), bias)
     assert torch.equal(linear(torch.zeros(2, 64)), bias.expand(2, 64))
     assert linear(torch.zeros(0, 64)).shape == (0, 64)
     assert NativeLinear(kernels, weight)(torch.zeros(0, 64)).shape == (0, 64)
@@ -97,15 +101,22 @@ def test_int8_of_nothing_is_nothing(kernels: Kernels) -> None:
 
 def test_what_does_not_fit_is_refused(kernels: Kernels) -> None:
     weight, _ = _made((64, 32), False)
-    for linear in (NativeLinear(kernels, weight), NativeInt8Linear.rounded(kernels, weight)):
+    for linear in (
+        NativeLinear(kernels, weight),
+        NativeInt8Linear(kernels, Int8Weight.full_range(weight)),
+    ):
         for x in (torch.zeros(2, 33), torch.zeros(2, 64)[:, ::2], torch.zeros(2, 32).double()):
             with pytest.raises(InvalidField, match=r"x is .* it must be contiguous torch.float32"):
                 linear(x)
     with pytest.raises(InvalidField, match="bias is"):
         NativeLinear(kernels, weight, torch.zeros(63))
     with pytest.raises(InvalidField, match="scales is"):
-        NativeInt8Linear(kernels, weight.to(torch.int8), torch.ones(63))
+        NativeInt8Linear(kernels, Int8Weight(weight.to(torch.int8), torch.ones(63)))
     with pytest.raises(InvalidField, match="levels is -128; it must be at least -127"):
-        NativeInt8Linear(kernels, torch.full((1, 4), -128, dtype=torch.int8), torch.ones(1))
+        NativeInt8Linear(
+            kernels, Int8Weight(torch.full((1, 4), -128, dtype=torch.int8), torch.ones(1))
+        )
     with pytest.raises(InvalidField, match="1 to 65536 inputs"):
-        NativeInt8Linear(kernels, torch.ones(1, 65_537, dtype=torch.int8), torch.ones(1))
+        NativeInt8Linear(
+            kernels, Int8Weight(torch.ones(1, 65_537, dtype=torch.int8), torch.ones(1))
+        )

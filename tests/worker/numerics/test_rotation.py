@@ -15,7 +15,7 @@ from weir_core.errors import InvalidField
 from weir_core.model_folder import ModelFileError
 from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.factory import build_engine
-from weir_worker.linear import Int8Linear, Linear, make_linear
+from weir_worker.linear import Int8Linear, Int8Weight, Linear, make_linear
 from weir_worker.models import int8_record
 from weir_worker.models.agreement import agreement
 from weir_worker.models.int8_check import measure, read_texts, table
@@ -35,9 +35,13 @@ TOKENS = ARCHITECTURE_TOKENS
 def exact_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn the model, but round nothing."""
 
-    def linear(parts: TorchParts, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
-        return make_linear(weight, bias)
+    def weight(parts: TorchParts, weight: torch.Tensor) -> Int8Weight:
+        return Int8Weight(weight, torch.ones(len(weight)))
 
+    def linear(parts: TorchParts, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
+        return make_linear(weight.levels, bias)
+
+    monkeypatch.setattr(TorchParts, "int8_weight", weight)
     monkeypatch.setattr(TorchParts, "int8_linear", linear)
 
 

@@ -6,6 +6,7 @@ import torch
 
 from weir_core.errors import InvalidField
 from weir_worker.kernels.library import Kernels, check
+from weir_worker.linear import Int8Weight
 
 _STRIP = 32  # outputs that the kernels compute side by side
 _DEPTH = 64  # inputs are padded to a multiple of this for int8
@@ -76,24 +77,14 @@ class NativeInt8Linear:
     """
 
     def __init__(
-        self,
-        kernels: Kernels,
-        levels: torch.Tensor,
-        scales: torch.Tensor,
-        bias: torch.Tensor | None = None,
+        self, kernels: Kernels, weight: Int8Weight, bias: torch.Tensor | None = None
     ) -> None:
-        """Pack the weight, levels * scales; the given tensors are not kept.
-
-        Args:
-            kernels: compute.
-            levels: int8 [out, in], -127 to 127.
-            scales: fp32 [out].
-            bias: fp32 [out].
+        """Pack the weight; the given tensors are not kept. The bias is fp32 [out].
 
         Raises:
             InvalidField: a tensor is of another kind, or out of its bounds.
         """
-        levels = levels.contiguous()
+        levels, scales = weight.levels.contiguous(), weight.scales
         self._out, self._in = levels.shape
         _check_levels(levels)
         check(scales, "scales", self._out)
@@ -116,15 +107,6 @@ class NativeInt8Linear:
         self._weight = _Int8Weight(self._out, self._in, *addresses)
         self._address = ctypes.byref(self._weight)
         self._apply = kernels.library.weir_linear_int8
-
-    @classmethod
-    def rounded(
-        cls, kernels: Kernels, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> "NativeInt8Linear":
-        """Round an fp32 weight [out, in], each output by its own largest magnitude."""
-        scales = weight.abs().amax(1).clamp_min_(1e-30) / 127
-        levels = (weight / scales[:, None]).round_().to(torch.int8)
-        return cls(kernels, levels, scales, bias)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Map [rows, in] to [rows, out]."""

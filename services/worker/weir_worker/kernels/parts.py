@@ -9,7 +9,7 @@ from weir_worker.attention.native import NativeAttention, NativeKvCache
 from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import STEP, Kernels
 from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
-from weir_worker.linear import Hadamard, Linear
+from weir_worker.linear import Hadamard, Int8Weight, Linear
 from weir_worker.models.config import ModelConfig
 from weir_worker.models.parts import Gate, Norm, TorchParts
 
@@ -47,11 +47,15 @@ class NativeParts(TorchParts):
             return super().head(weight)
         return NativeLinear(self._kernels, weight)
 
-    def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+    def int8_weight(self, weight: torch.Tensor) -> Int8Weight:
+        """See `Parts.int8_weight`."""
+        return super().int8_weight(weight) if self._fbgemm else Int8Weight.full_range(weight)
+
+    def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
         """See `Parts.int8_linear`."""
         if self._fbgemm:
             return super().int8_linear(weight, bias)
-        return NativeInt8Linear.rounded(self._kernels, weight, bias)
+        return NativeInt8Linear(self._kernels, weight, bias)
 
     @property
     def int8_method(self) -> str | None:

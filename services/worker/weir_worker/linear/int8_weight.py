@@ -17,8 +17,9 @@ class Int8Weight:
     """levels * scales, an approximation of a weight [out, in].
 
     Attributes:
-        levels: int8 [out, in], from -127 to 127; of neighbours 2j and 2j + 1 those of one sign
-            sum up to 128 at most, so that no kernel saturates, whatever bytes it multiplies by.
+        levels: int8 [out, in], from -127 to 127. If `rounded`, those of neighbours 2j and 2j + 1
+            that have one sign sum up to 128 at most, so that no kernel saturates, whatever bytes
+            it multiplies by.
         scales: fp32 [out].
     """
 
@@ -29,6 +30,15 @@ class Int8Weight:
     def rounded(cls, weight: torch.Tensor) -> "Int8Weight":
         """Round an fp32 weight by the finest scale of each output that keeps to the bounds."""
         scales = torch.maximum(weight.abs().amax(1) / _LEVELS, _largest_pair(weight) / (_PAIR - 1))
+        return cls._scaled(weight, scales)
+
+    @classmethod
+    def full_range(cls, weight: torch.Tensor) -> "Int8Weight":
+        """Round it by each output's largest magnitude: finer, and not bound in its pairs."""
+        return cls._scaled(weight, weight.abs().amax(1) / _LEVELS)
+
+    @classmethod
+    def _scaled(cls, weight: torch.Tensor, scales: torch.Tensor) -> "Int8Weight":
         scales.clamp_min_(_TINY)
         return cls((weight / scales[:, None]).round_().to(torch.int8), scales)
 

@@ -1,6 +1,7 @@
 """Loads a model folder into the engine."""
 
 import logging
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from weir_core.model_folder import ModelFolder
 from weir_worker.attention import AttentionName
 from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.parts import NativeParts
+from weir_worker.models.int8_cache import Int8Cache
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.parts import Parts, TorchParts
@@ -57,12 +59,9 @@ def load_model(
     local = local_config(config, ranks)
     parts = _parts(local, kernels if dtype == torch.float32 and target.type == "cpu" else None)
     int8 = uses_int8(precision, path, config, parts, target, ranks)
-    weights = (
-        RotatedWeights(path, config) if int8 else Weights(path, config.layout, dtype, target, ranks)
-    )
-    return LlamaModel(
+    model = partial(
+        LlamaModel,
         local,
-        weights,
         device=target,
         dtype=dtype,
         attention=attention,
@@ -70,6 +69,10 @@ def load_model(
         ranks=ranks,
         parts=parts,
     )
+    if not int8:
+        return model(Weights(path, config.layout, dtype, target, ranks))
+    with Int8Cache(path, str(parts.int8_method)) as cache:
+        return model(RotatedWeights(path, config, cache))
 
 
 def _parts(config: LlamaConfig, kernels: Kernels | None) -> Parts:

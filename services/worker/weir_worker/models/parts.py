@@ -33,16 +33,23 @@ class Parts(Protocol):
         """The projection to logits."""
         ...
 
-    def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
-        """A projection, also that to logits, by 8-bit weights and activations.
+    def int8_weight(self, weight: torch.Tensor) -> Int8Weight:
+        """An fp32 weight [out, in], rounded; on CPU, where `int8_method` is not None."""
+        ...
 
-        Both tensors are fp32 on CPU, weight [out, in]; only where `int8_method` is not None.
+    def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
+        """A projection, also that to logits, by a weight of `int8_weight` and 8-bit activations.
+
+        The bias is fp32; neither `weight` nor a view of it is kept.
         """
         ...
 
     @property
     def int8_method(self) -> str | None:
-        """By which rules `int8_linear` rounds: one method, one quality. None: it cannot."""
+        """By which rules a model is turned and rounded: one method, one quality. None: it cannot.
+
+        Weights are kept on disk under it: whoever changes how they come to be gives it a new name.
+        """
         ...
 
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
@@ -80,9 +87,13 @@ class TorchParts:
         """See `Parts.head`."""
         return make_linear(weight)
 
-    def int8_linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+    def int8_weight(self, weight: torch.Tensor) -> Int8Weight:
+        """See `Parts.int8_weight`."""
+        return Int8Weight.rounded(weight)
+
+    def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
         """See `Parts.int8_linear`."""
-        return Int8Linear(Int8Weight.rounded(weight), bias)
+        return Int8Linear(weight, bias)
 
     @property
     def int8_method(self) -> str | None:

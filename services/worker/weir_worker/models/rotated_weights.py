@@ -1,10 +1,12 @@
 """Weights of a turned model, for linear layers of 8 bits."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from weir_worker.linear import Linear
+from weir_worker.linear import Int8Weight, Linear
+from weir_worker.models.int8_cache import Int8Cache
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.parts import Gate, Parts
 from weir_worker.models.rotation import Rotation
@@ -16,10 +18,11 @@ class RotatedWeights(Weights):
 
     int8 = True
 
-    def __init__(self, folder: Path, config: LlamaConfig) -> None:
+    def __init__(self, folder: Path, config: LlamaConfig, cache: Int8Cache) -> None:
         """Open the files. Raises ModelFileError, as `Weights` does."""
         super().__init__(folder, config.layout, torch.float32, torch.device("cpu"))
         self._rotation = Rotation(config)
+        self._cache = cache
 
     def take(self, name: str) -> torch.Tensor:
         """See `Weights.take`."""
@@ -27,11 +30,13 @@ class RotatedWeights(Weights):
 
     def embedding(self) -> torch.Tensor:
         """See `Weights.embedding`."""
-        return self.take("model.embed_tokens.weight")
+        name = "model.embed_tokens.weight"
+        return self._cache.get(name, lambda: {name: self.take(name)})[name].clone()
 
     def linear(self, parts: Parts, names: list[str]) -> Linear:
         """See `Weights.linear`."""
-        return parts.int8_linear(self.weight(names), self.bias(names))
+        weight = self._rounded(parts, names[0], lambda: self.weight(names))
+        return parts.int8_linear(weight, self.bias(names))
 
     def gate(self, parts: Parts) -> Gate:
         """See `Weights.gate`."""
@@ -40,4 +45,14 @@ class RotatedWeights(Weights):
 
     def head(self, parts: Parts, *, tied: bool) -> Linear:
         """See `Weights.head`."""
-        return parts.int8_linear(self._rotation.output(self._head_name(tied), super().take))
+        name, take = self._head_name(tied), super().take
+        return parts.int8_linear(
+            self._rounded(parts, "logits", lambda: self._rotation.output(name, take))
+        )
+
+    def _rounded(self, parts: Parts, name: str, make: Callable[[], torch.Tensor]) -> Int8Weight:
+        def made() -> dict[str, torch.Tensor]:
+            weight = parts.int8_weight(make())
+            return {"levels": weight.levels, "scales": weight.scales}
+
+        return Int8Weight(**self._cache.get(name, made))
