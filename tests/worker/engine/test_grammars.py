@@ -194,6 +194,10 @@ BAD: list[tuple[Grammar, str]] = [
     (Grammar(GrammarKind.REGEX, r"[^\x00-\U0010ffff]"), "regex.*: no text matches it"),
     (Grammar(GrammarKind.LARK, "start: start"), "lark.*: no text matches it"),
     (Grammar(GrammarKind.LARK, 'start: "a" b'), "lark.*unknown name"),
+    (Grammar(GrammarKind.LARK, 'start: %json {"multipleOf": 3}'), "lark.*json_schema"),
+    (schema({"properties": {"x": {"multipleOf": 499_979}}}), r"\$\.properties\.x: multipleOf"),
+    (schema({"allOf": [{"multipleOf": 307}, {"multipleOf": 3.11}]}), "multiple.*at most 10000"),
+    (schema({"oneOf": [{"multipleOf": 9973}] * 6}), "sum of all multipleOf"),
 ]
 
 

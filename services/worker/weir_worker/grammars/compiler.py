@@ -9,6 +9,7 @@ from threading import Lock
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from weir_core.errors import Reason, WeirError
+from weir_worker.grammars.multiples import multiples_problem
 from weir_worker.grammars.output_matcher import OutputMatcher
 from weir_worker.grammars.schema_fault import SchemaFault
 from weir_worker.sampling.grammar import Grammar, GrammarKind
@@ -92,9 +93,13 @@ class GrammarCompiler:
         if grammar.kind is GrammarKind.REGEX:
             return LLMatcher.grammar_from_regex(grammar.text)
         if grammar.kind is GrammarKind.LARK:
+            if "%json" in grammar.text:
+                raise self._refusal(grammar, "%json is not taken: send a schema as json_schema")
             return LLMatcher.grammar_from_lark(grammar.text)
         try:
             return _schema_source(grammar.text)
+        except RecursionError:
+            raise self._refusal(grammar, "it is nested too deeply") from None
         except ValueError as error:
             raise self._refusal(grammar, str(error)) from None
 
@@ -131,6 +136,9 @@ def _problem_of(matcher: LLMatcher) -> str:
 
 
 def _schema_source(schema: str) -> str:
+    problem = multiples_problem(json.loads(schema))
+    if problem:
+        raise ValueError(problem)
     if schema == "true":
         schema = "{}"
     return LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})
