@@ -10,7 +10,7 @@ from weir_cli.output import Output
 Tenant = Annotated[str, typer.Argument(help="Tenant whose account it is.")]
 User = Annotated[str, typer.Option(help="One of its users; limits of that user apply too.")]
 Key = Annotated[str, typer.Option(help="Public id of one of its keys; its limits apply too.")]
-Model = Annotated[str, typer.Option(help="Name of a model; its limits apply too.")]
+Model = Annotated[str, typer.Option(help="Name or alias of a model; its limits apply too.")]
 Printed = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 OfStateDir = Annotated[
     Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")

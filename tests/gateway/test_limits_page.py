@@ -123,6 +123,22 @@ async def test_a_bad_query_is_named(
     assert len(gateway.limiter.explained) == asked
 
 
+async def test_reading_takes_no_place_of_a_generation(gateway: Gateway) -> None:
+    gateway.limiter.explanation = account()
+    slow = {"resource": "requests", "rate": "3/min"}
+    first, *others = gateway.document["tenants"]
+    await gateway.reload(gateway.document | {"tenants": [first | {"limits": [slow]}, *others]})
+    try:
+        reads = [await gateway.http.get("/v1/limits") for _ in range(4)]
+        assert [read.status_code for read in reads] == [200, 200, 200, 429]
+        assert (
+            "that reserve nothing, such as GET /v1/limits" in reads[-1].json()["error"]["message"]
+        )
+        assert [(await gateway.chat()).status_code for _ in range(4)] == [200, 200, 200, 429]
+    finally:
+        await gateway.reload(gateway.document)
+
+
 async def test_it_needs_a_key_and_a_limiter(gateway: Gateway) -> None:
     response = await gateway.http.get("/v1/limits", headers={"authorization": ""})
     assert response.status_code == 401

@@ -389,6 +389,41 @@ async def test_explain_tells_where_a_caller_stands_and_changes_nothing(tmp_path:
         assert found.state == pb.RESERVATION_STATE_RESERVED
 
 
+async def test_explain_refuses_what_the_kv_quota_can_never_hold(tmp_path: Path) -> None:
+    policy = directory_pb2.Policy(kv=directory_pb2.KvPolicy(max_tokens=40))
+    async with service(tmp_path, directory(tpm(1_000), policy=policy)) as served:
+        fits, too_much = (
+            pb.ExplainRequest(
+                subject=ACME, hypothetical=pb.ReserveRequest(prompt_tokens=11, max_new_tokens=most)
+            )
+            for most in (30, 31)
+        )
+        assert (await served.stub.Explain(fits)).admissible
+        told = await served.stub.Explain(too_much)
+        assert not told.admissible
+        (violation,) = told.refusal.violations
+        assert violation.limit_id == "tenant:acme/kv.max_tokens"
+        assert (violation.limit, violation.requested) == (40, 41)
+        assert not violation.HasField("reset_time")
+        # The quota is not the ratelimiter's to enforce: gateways and workers do.
+        assert (await served.reserve(prompt_tokens=11, max_new_tokens=31)).reservation_id
+
+
+async def test_explain_takes_the_alias_that_calls_use(tmp_path: Path) -> None:
+    snapshot = directory(tpm(100), model=[tpm(50)])
+    snapshot.models[0].aliases.append("short")
+    async with service(tmp_path, snapshot) as served:
+        told = []
+        for name in ("m", "short"):
+            subject = Subject(tenant_id="acme", model=name)
+            asked = pb.ReserveRequest(prompt_tokens=10, max_new_tokens=60)
+            request = pb.ExplainRequest(subject=subject, hypothetical=asked)
+            told.append(await served.stub.Explain(request))
+        assert told[0].refusal == told[1].refusal
+        assert [v.limit_id for v in told[1].refusal.violations] == ["model:m/tpm"]
+        assert [s.limit_id for s in told[1].limits] == [s.limit_id for s in told[0].limits]
+
+
 async def test_explain_shows_no_tenant_another_tenants_reservation(tmp_path: Path) -> None:
     async with service(tmp_path) as served:
         reply = await served.reserve()

@@ -55,6 +55,7 @@ PUBLIC_SERVICES = tuple(
         (admin_service_pb2, "AdminService"),
     )
 )
+_READS = "that reserve nothing, such as GET /v1/limits"
 
 
 class Edge:
@@ -122,6 +123,7 @@ class Edge:
         self._reception = Reception(
             authenticator=self._authenticator,
             guard=RequestGuard(directory, clock),
+            reads=RequestGuard(directory, clock, counted=_READS),
             preparer=self._preparer,
             desk=self.desk,
             metrics=metrics,

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
+import msgspec
 from opentelemetry import trace
 
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as pb
@@ -17,6 +18,7 @@ from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.tracing import Tracing
 from weir_ratelimiter import wire
 from weir_ratelimiter.administration import Administration
+from weir_ratelimiter.domain.kv_quota import check_kv_quota
 from weir_ratelimiter.domain.refusal import refused_for_now
 from weir_ratelimiter.domain.subject import check_id, check_subject
 from weir_ratelimiter.limit_status import StatusWriter
@@ -125,16 +127,19 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         self, request: pb.ExplainRequest, context: Context
     ) -> pb.ExplainResponse:
         """Say where a caller stands; change nothing."""
+        book = self._limiter.book
         subject = check_subject(wire.subject_from(request.subject), model_needed=False)
-        self._limiter.book.check_known(subject)
+        subject = book.canonical(subject)
+        book.check_known(subject)
         response = pb.ExplainResponse(
-            directory_version=self._limiter.book.version,
+            directory_version=book.version,
             limiter_mode=wire.mode_to(self._limiter.degraded),
         )
         violated: set[str] = set()
         if request.HasField("hypothetical"):
             violated = await self._try(request, response)
-            subject = subject if subject.model else wire.ask_from(request.hypothetical).subject
+            asked = book.canonical(wire.ask_from(request.hypothetical).subject)
+            subject = subject if subject.model else asked
         if request.reservation_id:
             reservation_id = check_id("reservation_id", request.reservation_id)
             found = await self._limiter.find(subject.tenant_id, reservation_id)
@@ -208,9 +213,17 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             bound = f"{request.subject.tenant_id}, the tenant asked about"
             raise InvalidField("hypothetical.subject.tenant_id", message.subject.tenant_id, bound)
         message.request_id = message.request_id or "hypothetical"
-        ask = wire.ask_from(message)
-        self._limiter.book.check_known(ask.checked().subject)
+        book = self._limiter.book
+        ask = wire.ask_from(message).checked()
+        ask = msgspec.structs.replace(ask, subject=book.canonical(ask.subject))
+        book.check_known(ask.subject)
         try:
+            check_kv_quota(
+                ask.subject.tenant_id,
+                book.kv_quota(ask.subject.tenant_id),
+                prompt_tokens=ask.prompt_tokens,
+                max_new_tokens=ask.max_new_tokens,
+            )
             await self._limiter.reserve(ask, dry_run=True)
         except LimitExceeded as refused:
             response.refusal.CopyFrom(to_refusal(refused))

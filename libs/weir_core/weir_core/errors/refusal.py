@@ -25,6 +25,7 @@ _SPOKEN = {
     "concurrency": "requests at once",
     "streams": "streams at once",
     "in_flight_tokens": "tokens in flight",
+    "kv_tokens": "tokens of KV cache",
 }
 _NANOS = Decimal(10**9)
 

@@ -4,6 +4,9 @@ A local mirror of the caller's own request buckets: a flood is refused before th
 the tokenizer run. `Reserve` decides; with several gateways each mirror lets the whole rate
 through. What is not decided yet does not count as used: `Reserve` may refuse it for another
 limit. Only how many may be undecided beyond the level is bounded.
+
+Calls that reserve nothing have mirrors of their own: in those of generations they would take
+places that `Reserve` still has.
 """
 
 from collections import OrderedDict
@@ -76,11 +79,17 @@ class GuardTicket:
 
 
 class RequestGuard:
-    """Mirrors of the request buckets of tenants, users and keys."""
+    """Mirrors of the request buckets of tenants, users and keys.
 
-    def __init__(self, directory: Directory, clock: Clock) -> None:
+    Args:
+        directory, clock: see there.
+        counted: what is counted where it is not generations, for refusals.
+    """
+
+    def __init__(self, directory: Directory, clock: Clock, *, counted: str = "") -> None:
         self._directory = directory
         self._clock = clock
+        self._counted = counted
         self._mirrors: OrderedDict[str, _Mirror] = OrderedDict()
         self._by_key: dict[str, list[_Mirror]] = {}
         self._version = 0
@@ -115,6 +124,7 @@ class RequestGuard:
         wait_ms = mirror.shape.wait_ms(state, 1)
         shape, capacity = mirror.shape, mirror.shape.capacity
         resource = requests_per(shape.period_ms)
+        allowed = rate_allowance(shape.refill, shape.period_ms, capacity, resource)
         return Violation(
             limit_id=mirror.id,
             limit_type="rps",
@@ -125,7 +135,7 @@ class RequestGuard:
             requested=1,
             reset_time_ms=0 if wait_ms is None else self._clock.now_us() // 1_000 + wait_ms,
             knob=mirror.knob,
-            allowance=rate_allowance(shape.refill, shape.period_ms, capacity, resource),
+            allowance=f"{allowed} {self._counted}".rstrip(),
         )
 
     def _mirrors_of(self, caller: Caller) -> list[_Mirror]:

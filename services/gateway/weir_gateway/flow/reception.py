@@ -21,6 +21,7 @@ class Reception:
 
     Args:
         authenticator, guard, preparer, desk, metrics: see there.
+        reads: the guard of calls that reserve nothing.
         most_s: longest life of a request.
     """
 
@@ -29,6 +30,7 @@ class Reception:
         *,
         authenticator: Authenticator,
         guard: RequestGuard,
+        reads: RequestGuard,
         preparer: Preparer,
         desk: FrontDesk,
         metrics: GatewayMetrics,
@@ -36,6 +38,7 @@ class Reception:
     ) -> None:
         self._authenticator = authenticator
         self._guard = guard
+        self._reads = reads
         self._preparer = preparer
         self._desk = desk
         self._metrics = metrics
@@ -50,9 +53,13 @@ class Reception:
             raise
 
     def check_rate(self, caller: Caller) -> None:
-        """Counts a call that costs work but reserves nothing. Raises LimitExceeded."""
+        """Counts a call that costs work but reserves nothing, apart from those that do.
+
+        Raises:
+            LimitExceeded: there were as many such calls as the caller may make requests.
+        """
         try:
-            self._guard.admit(caller).keep()
+            self._reads.admit(caller).keep()
         except WeirError as error:
             self._metrics.refused(error, caller.tenant_id)
             raise

@@ -3,6 +3,7 @@
 from weir.directory.v1.directory_pb2 import KvPolicy as TenantKvPolicy
 from weir.worker.v1.worker_service_pb2 import KvPolicy
 from weir_core.errors import Reason, WeirError
+from weir_core.kv_quota import kv_tokens
 from weir_core.prefix_hash import (
     PREFIX_GRANULARITY,
     PrefixChain,
@@ -35,8 +36,7 @@ def check_kv_quota(
     Raises:
         WeirError: REQUEST_TOO_LARGE, with the numbers.
     """
-    # The last token is sampled and never computed.
-    needed = prompt_tokens + max_new_tokens - 1
+    needed = kv_tokens(prompt_tokens, max_new_tokens)
     if not policy.max_tokens or needed <= policy.max_tokens:
         return
     raise WeirError(

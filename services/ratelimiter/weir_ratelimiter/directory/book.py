@@ -1,5 +1,7 @@
 """One version of the directory, as the limiter reads it."""
 
+import msgspec
+
 from weir.directory.v1 import directory_pb2
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import InvalidField, Reason, WeirError
@@ -57,6 +59,15 @@ class LimitBook:
     def has_tenant(self, tenant_id: str) -> bool:
         """Whether the directory has a tenant."""
         return self._index.tenant(tenant_id) is not None
+
+    def canonical(self, subject: Subject) -> Subject:
+        """The subject by the name of its model, where it gives an alias."""
+        model = self._index.model(subject.model)
+        return subject if model is None else msgspec.structs.replace(subject, model=model.name)
+
+    def kv_quota(self, tenant_id: str) -> int:
+        """Tokens of KV cache that a tenant holds at once on one worker; 0: no bound."""
+        return self._index.policy(tenant_id).kv.max_tokens
 
     def check_known(self, subject: Subject) -> None:
         """Check that everything which `subject` names is there, so that no slip of the pen is
