@@ -88,7 +88,16 @@ class WorkerApp:
         self._check_secret()
         check_free(self.settings.address, "address")
         # Before anything of gRPC exists in this process: a fork beside its threads is a hazard.
-        await self._engine.start(self.settings.engine_start_timeout_s)
+        ready = await self._engine.start(self.settings.engine_start_timeout_s)
+        _log.info(
+            "engine_started",
+            model=ready.model,
+            device=ready.device,
+            precision=ready.dtype,
+            kernels=ready.kernels,
+            attention_backend=ready.attention_backend,
+            batch_invariant=ready.batch_invariant,
+        )
         server = self._server = self._create_server()
         self.address = self._bind(server)
         worker = self._assemble()

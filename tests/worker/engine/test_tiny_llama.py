@@ -1,5 +1,7 @@
 """A real model (tiny, random) through the real loop: bitwise the same text whatever happens."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -40,7 +42,12 @@ def prompt(index: int) -> list[int]:
 def driver_of(model: LlamaModel, **settings: int) -> Driver:
     num_blocks = settings.pop("num_blocks", NUM_BLOCKS)
     model.allocate_kv(num_blocks, BLOCK_SIZE)
-    values = {"max_step_tokens": 1024, "max_running": 16, "max_context": 2048, **settings}
+    values: dict[str, Any] = {
+        "max_step_tokens": 1024,
+        "max_running": 16,
+        "max_context": 2048,
+        **settings,
+    }
     return Driver(
         num_blocks=num_blocks,
         block_size=BLOCK_SIZE,

@@ -9,7 +9,8 @@ from weir_core.errors import Reason, WeirError
 from weir_worker.engine.commands import Submit
 from weir_worker.remote.completion_body import completion_body
 from weir_worker.remote.dialect import DIALECTS, DialectName
-from weir_worker.sampling import SamplingParams
+from weir_worker.sampling import Grammar, SamplingParams
+from weir_worker.sampling.grammar import GrammarKind
 
 
 def body(name: DialectName, sampling: SamplingParams | None = None, **fields: Any) -> Any:
@@ -76,6 +77,9 @@ _ASKED: list[tuple[DialectName, str, Callable[[], Any]]] = [
     ("llama.cpp", "min_tokens", lambda: body("llama.cpp", SamplingParams(min_tokens=1))),
     ("llama-cpp-python", "ignore_eos", lambda: body("llama-cpp-python", ignore_eos=True)),
     ("vllm", "logprobs", lambda: body("vllm", SamplingParams(logprobs=0))),
+    ("vllm", "regex", lambda: body("vllm", grammar=Grammar(GrammarKind.REGEX, "a+"))),
+    ("vllm", "lark_grammar", lambda: body("vllm", grammar=Grammar(GrammarKind.LARK, "x"))),
+    ("vllm", "json_schema", lambda: body("vllm", grammar=Grammar(GrammarKind.JSON_SCHEMA, "{}"))),
 ]
 
 

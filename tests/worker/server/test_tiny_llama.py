@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.tiny_llama import tiny_tokenizer, write_tiny_llama
 from tests.worker.server.support import RunningWorker, open_gateway, running_worker, spec
@@ -29,6 +30,23 @@ async def llama(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runni
     settings = {"model": str(folder), "max_context": 512, "threads": 1, "device": "cpu"}
     async with running_worker(process=True, max_step_tokens=96, **settings) as worker:
         yield worker
+
+
+async def test_the_start_is_logged_with_what_computes(
+    llama: RunningWorker, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    info = await llama.stub.GetModelInfo(GetModelInfoRequest())
+    folder = write_tiny_llama(tmp_path_factory.mktemp("models") / "logged")
+    with capture_logs() as lines:
+        async with running_worker(model=str(folder), threads=1, device="cpu", max_context=512):
+            pass
+    (line,) = [line for line in lines if line["event"] == "engine_started"]
+    assert (line["precision"], line["device"]) == ("float32", "cpu") == (info.dtype, "cpu")
+    assert line["attention_backend"] == info.attention_backend
+    assert line["batch_invariant"] == info.registration.batch_invariant
+    # The native attention comes with the kernels, and is the default where they compute.
+    assert line["kernels"] in ("off", "avx2", "avx512", "amx")
+    assert (line["kernels"] != "off") == (line["attention_backend"] == "native")
 
 
 async def test_greedy_tokens_are_the_same_alone_and_among_others(llama: RunningWorker) -> None:

@@ -184,6 +184,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True, array_like=True, kw_only=T
     dtype: str
     device: str
     batch_invariant: bool
+    kernels: str
     pid: int
 
 

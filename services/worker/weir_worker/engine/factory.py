@@ -116,5 +116,6 @@ def _ready(config: EngineConfig, model: ServedModel, runtime: Runtime, num_block
         dtype=runtime.dtype,
         device=runtime.device,
         batch_invariant=runtime.batch_invariant,
+        kernels=runtime.kernels,
         pid=os.getpid(),
     )

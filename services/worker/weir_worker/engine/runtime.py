@@ -17,6 +17,7 @@ class Runtime:
     Attributes:
         kv_bytes_per_token: memory of one token's KV.
         device, dtype, attention_backend: for people.
+        kernels: instructions of the compiled kernels, or `off`; for people.
         batch_invariant: the self-test held that batch-mates and chunks change no bit.
         allocate: makes the KV cache, (blocks, tokens of a block); raises WeirError.
     """
@@ -27,4 +28,5 @@ class Runtime:
     dtype: str
     attention_backend: str
     batch_invariant: bool
+    kernels: str = "off"
     allocate: Callable[[int, int], None] = _nothing

@@ -68,6 +68,7 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         dtype=_dtype_name(model),
         attention_backend=model.attention_backend,
         batch_invariant=alone and device.type == "cpu" and batch_invariance(model),
+        kernels=model.kernels if isinstance(model, LlamaModel) else "off",
         allocate=allocate,
     )
 

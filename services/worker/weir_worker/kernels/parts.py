@@ -63,6 +63,11 @@ class NativeParts(TorchParts):
         return super().int8_method if self._fbgemm else "native-1"
 
     @property
+    def kernels(self) -> str:
+        """See `Parts.kernels`."""
+        return self._kernels.level
+
+    @property
     def _fbgemm(self) -> bool:
         """Whether torch's own 8-bit kernels are the faster ones: without VNNI they are."""
         return self._kernels.level == "avx2" and super().int8_method is not None

@@ -22,6 +22,7 @@ class LlamaModel:
 
     Attributes:
         int8_method: how the linear layers are rounded; None: they are not.
+        kernels: instructions of the compiled kernels that compute, or `off`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class LlamaModel:
         }
         self._cache: PagedKvCache | None = None
         self.int8_method = parts.int8_method if weights.int8 else None
+        self.kernels = parts.kernels
 
     @property
     def config(self) -> LlamaConfig:

@@ -52,6 +52,11 @@ class Parts(Protocol):
         """
         ...
 
+    @property
+    def kernels(self) -> str:
+        """Instructions of the compiled kernels, such as `avx512`; `off`: torch computes."""
+        ...
+
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
         """Root mean square norm of [rows, width] or of the heads of rows; see `RmsNorm`."""
         ...
@@ -99,6 +104,11 @@ class TorchParts:
     def int8_method(self) -> str | None:
         """See `Parts.int8_method`."""
         return "torch-1" if Int8Linear.supported() else None
+
+    @property
+    def kernels(self) -> str:
+        """See `Parts.kernels`."""
+        return "off"
 
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
         """See `Parts.norm`."""

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from weir_core.errors import Reason, WeirError
 from weir_worker.engine.events import FinishReason
+from weir_worker.sampling.grammar import Grammar, GrammarKind
 
+_GRAMMARS = {
+    GrammarKind.JSON_SCHEMA: "json_schema",
+    GrammarKind.REGEX: "regex",
+    GrammarKind.LARK: "lark_grammar",
+}
 _FINISHES = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
@@ -32,11 +38,30 @@ def model_not_there(wanted: str, names: Sequence[str]) -> WeirError:
     )
 
 
-def refuse_unless(field: str, held: bool) -> None:
-    """Refuse what the upstream would ignore. Raises WeirError: UNSUPPORTED_FIELD."""
+def refuse_unless(field: str, held: bool, *, told: str = "") -> None:
+    """Refuse what the upstream would ignore.
+
+    Args:
+        field: the client's.
+        held: the condition.
+        told: how messages name the field; empty: as it is.
+
+    Raises:
+        WeirError: UNSUPPORTED_FIELD.
+    """
     if not held:
         raise WeirError(
             Reason.UNSUPPORTED_FIELD,
-            f"{field} is not known to the engine that computes for this worker",
+            f"{told or field} is not known to the engine that computes for this worker",
             field=field,
         )
+
+
+def refuse_grammar(grammar: Grammar | None) -> None:
+    """Refuse a constrained output by the field that asks for it. Raises as `refuse_unless`."""
+    if grammar is None:
+        return
+    field = _GRAMMARS[grammar.kind]
+    # A response_format comes as a schema, and cannot be told from one.
+    schema = grammar.kind is GrammarKind.JSON_SCHEMA
+    refuse_unless(field, held=False, told="json_schema (or response_format)" if schema else field)

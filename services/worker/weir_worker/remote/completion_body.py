@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weir_worker.engine.commands import Submit
-from weir_worker.remote.answers import refuse_unless
+from weir_worker.remote.answers import refuse_grammar, refuse_unless
 from weir_worker.remote.dialect import Dialect
 
 Untokenise = Callable[[list[int]], str]
@@ -65,7 +65,7 @@ def _shaping(submit: Submit, dialect: Dialect) -> dict[str, Any]:
         fields["logit_bias"] = bias
     for name in ("logprobs", "prompt_logprobs"):
         refuse_unless(name, getattr(sampling, name) is None)
-    refuse_unless("response_format", submit.grammar is None)
+    refuse_grammar(submit.grammar)
     return fields
 
 

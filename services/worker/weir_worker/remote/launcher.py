@@ -97,5 +97,6 @@ def _ready(options: RemoteOptions, config: EngineConfig, folder: ModelFolder) ->
         dtype="unknown",
         device=DEVICE,
         batch_invariant=False,
+        kernels="off",
         pid=os.getpid(),
     )

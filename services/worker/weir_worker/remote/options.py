@@ -38,7 +38,7 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.scheme not in ("http", "https", "grpc") or not urlsplit(self.url).netloc:
-            bound = "a URL such as http://127.0.0.1:8000/v1 or grpc://127.0.0.1:50051"
+            bound = "a URL such as http://127.0.0.1:9000/v1 or grpc://127.0.0.1:50051"
             raise InvalidField("upstream_url", self.url, bound)
         if not self.model:
             raise InvalidField("upstream_model", self.model, "the model's name at the upstream")

@@ -13,7 +13,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.rpc.channel import open_channel
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import FinishReason, Usage
-from weir_worker.remote.answers import finish_of, model_not_there, refuse_unless
+from weir_worker.remote.answers import finish_of, model_not_there, refuse_grammar, refuse_unless
 from weir_worker.remote.options import RemoteOptions
 from weir_worker.remote.upstream import Piece
 from weir_worker.text import DetokenizerFactory, OutputText
@@ -110,7 +110,7 @@ class VllmUpstream:
 def _request(submit: Submit) -> Any:
     for name in ("logprobs", "prompt_logprobs"):
         refuse_unless(name, getattr(submit.sampling, name) is None)
-    refuse_unless("response_format", submit.grammar is None)
+    refuse_grammar(submit.grammar)
     return pb.GenerateRequest(
         request_id=f"{submit.request_id}.{submit.attempt}",
         tokenized=pb.TokenizedInput(input_ids=submit.prompt_token_ids),
