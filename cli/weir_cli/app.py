@@ -2,15 +2,26 @@
 
 import sys
 from importlib.metadata import version as installed_version
+from typing import Annotated
 
 import typer
 
 from weir_cli.commands import chat, explain, keys, ledger, limits, models, up
 from weir_cli.errors import CommandError
 
+
+def _version() -> str:
+    return f"tokenweir {installed_version('tokenweir')}"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(_version())
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="weir",
-    help="Run Tokenweir, talk to it, and make its keys.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -24,10 +35,22 @@ app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
 
 
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Run Tokenweir, talk to it, and make its keys."""
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
-    print(f"tokenweir {installed_version('tokenweir')}")
+    print(_version())
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """`weir models`, in this process."""
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,13 @@ def test_what_cannot_be_served_is_told_in_one_line(
         weir(*(argument.format(**places) for argument in arguments))
     assert problem in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_info_takes_the_alias_that_calls_use(home: Path) -> None:
+    write_tiny_llama(home / "smollm2-135m-instruct")
+    assert told("info", "smollm2") == told("info", "smollm2-135m-instruct")
+
+
+def test_the_version_is_an_option_too() -> None:
+    told_by = [CliRunner().invoke(app, [how]).stdout for how in ("--version", "version")]
+    assert told_by[0] == told_by[1] == f"tokenweir {version('tokenweir')}\n"

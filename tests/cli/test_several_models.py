@@ -126,6 +126,9 @@ async def test_another_engine_answers_in_the_place_of_the_workers_own(tmp_path: 
         (("--model", "{one}", "--model", "{other}"), "are both named 'tiny', after their folders"),
         (("--model", "{one}", "--kv-memory", "tiny=much"), "--kv-memory is 'much'; it must be a"),
         (("--model", "{one}", "--kv-memory", "x=1g"), "x=1g: no model 'x' (there: tiny)"),
+        (("--model", "{gguf}", "--model", "{bare}"), "bare: it has no weights (*.safetensors)"),
+        (("--model", "{gguf}", "--model", "{torn}"), "torn/model.safetensors: cannot be read"),
+        (("--model", "{gguf}", "--model", "{one}/x"), "tiny/x: no folder, no GGUF file"),
         (("--model", "{adapter}"), "adapter_config.json: this is an adapter (LoRA), which is not"),
     ],
 )
@@ -137,9 +140,15 @@ def test_what_cannot_be_started_is_told_before_anything_starts(
         "one": write_tiny_llama(tmp_path / "a" / "tiny"),
         "other": write_tiny_llama(tmp_path / "b" / "tiny"),
         "adapter": write_tiny_llama(tmp_path / "adapter"),
+        "bare": write_tiny_llama(tmp_path / "bare"),
+        "torn": write_tiny_llama(tmp_path / "torn"),
+        "gguf": write_tiny_gguf(tmp_path / "converted.gguf"),
     }
+    (places["bare"] / "model.safetensors").unlink()
+    (places["torn"] / "model.safetensors").write_bytes(b"torn")
     (places["adapter"] / "adapter_config.json").write_text("{}")
     command = ["up", "--once", *(argument.format(**places) for argument in arguments)]
     result = CliRunner().invoke(app, command)
     assert isinstance(result.exception, CommandError), result.output
     assert line in str(result.exception)
+    assert not (tmp_path / "home" / "models" / "converted").exists()

@@ -52,7 +52,9 @@ def ls(output: _Output = Output.TEXT) -> None:
 
 @app.command()
 def info(
-    model: Annotated[str, typer.Argument(help="Name in the cache, folder or GGUF file.")],
+    model: Annotated[
+        str, typer.Argument(help="Name in the cache or its alias (smollm2), folder or GGUF file.")
+    ],
     contexts: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Full contexts to estimate memory for; repeat it. 1, 8 and 64."),

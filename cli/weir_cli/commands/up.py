@@ -30,8 +30,8 @@ def up(
         list[str] | None,
         typer.Option(
             help="In place of the default model: a folder (safetensors, config.json, "
-            "tokenizer.json), a GGUF file, or a name of `weir models ls`. Repeat it to serve "
-            "several.",
+            "tokenizer.json), a GGUF file, or a name of `weir models ls` or its alias. Repeat it "
+            "to serve several.",
         ),
     ] = None,
     kv_memory: Annotated[
@@ -69,7 +69,7 @@ def up(
         typer.Option(
             file_okay=False,
             help="Folder for settings, journal and logs, kept for the next start. "
-            "Default: a new one in ~/.cache/tokenweir/run.",
+            "Default: a new one in $TOKENWEIR_HOME/run (TOKENWEIR_HOME: ~/.cache/tokenweir).",
         ),
     ] = None,
     otlp: Annotated[

@@ -100,7 +100,9 @@ class LocalStack:
         options = self._options
         state = self._state = StateDir(options.state_dir or new_run_folder())
         upstream = _upstream(options)
-        models = await choose_models(options.models, options.null, self._say)
+        models = await choose_models(
+            options.models, options.null, self._say, weights=upstream is None
+        )
         self._workers = plan_workers(
             models,
             options.workers,

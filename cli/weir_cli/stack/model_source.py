@@ -6,6 +6,7 @@ from pathlib import Path
 from weir_cli.errors import CommandError
 from weir_cli.stack.model_process import model_process
 from weir_core.model_folder import models_home
+from weir_worker.models.packaged_model import PACKAGED_MODELS
 
 
 async def model_folder(source: str, say: Callable[[str], None]) -> Path:
@@ -21,7 +22,7 @@ async def model_folder(source: str, say: Callable[[str], None]) -> Path:
 
 def find_model(source: str) -> Path:
     """The folder or file that is meant, absolute. Raises CommandError when there is none."""
-    path, kept = Path(source).expanduser(), models_home() / source
+    path, kept = Path(source).expanduser(), models_home() / _name(source)
     if path.exists():
         return path.resolve()
     if Path(source).name == source and kept.is_dir():
@@ -30,3 +31,9 @@ def find_model(source: str) -> Path:
         f"{source}: no folder, no GGUF file, and no model of that name in "
         f"{models_home()}; `weir models ls` lists those, `weir models pull` adds one"
     )
+
+
+def _name(source: str) -> str:
+    """The name of the folder of a packaged model, where `source` is an alias of it."""
+    names = (model.name for model in PACKAGED_MODELS if source in model.aliases)
+    return next(names, source)

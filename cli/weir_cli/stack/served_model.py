@@ -7,10 +7,11 @@ from pathlib import Path
 
 from weir_cli.errors import CommandError
 from weir_cli.stack.default_model import fetch_default_model
-from weir_cli.stack.model_source import model_folder
+from weir_cli.stack.model_source import find_model, model_folder
 from weir_core.model_folder import ModelFileError, ModelFolder, models_home
 from weir_worker.engine.config import NULL_MODEL
 from weir_worker.engine.null_folder import ensure_null_model
+from weir_worker.models.summary import summarize
 
 _DEFAULT_ALIASES = ("smollm2",)
 # What its authors recommend: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct
@@ -50,11 +51,18 @@ async def choose_model(folder: Path | None, null: bool, say: Callable[[str], Non
 
 
 async def choose_models(
-    sources: Sequence[str], null: bool, say: Callable[[str], None]
+    sources: Sequence[str], null: bool, say: Callable[[str], None], *, weights: bool = True
 ) -> list[ServedModel]:
     """What is served: each source (see `model_folder`), the null model, or the default one.
 
-    Raises CommandError when one is not there, or two have one name.
+    All sources are looked at before any is converted.
+
+    Args:
+        sources, null: what the user asked for.
+        say: gets lines about what takes long.
+        weights: workers will read the folders' weights.
+
+    Raises CommandError when one is not there or not sound, or two have one name.
     """
     if sources and null:
         raise CommandError("--model and --null exclude each other; give one")
@@ -62,6 +70,7 @@ async def choose_models(
         if null:
             return [_served(ensure_null_model(models_home() / NULL_MODEL), (), NULL_MODEL)]
         if sources:
+            _check_folders([find_model(source) for source in sources], weights)
             folders = [await model_folder(source, say) for source in sources]
             return _distinct([_served(folder, (), str(folder)) for folder in folders])
         fetched = await fetch_default_model(say)
@@ -69,6 +78,19 @@ async def choose_models(
         return [replace(default, parameters=_DEFAULT_PARAMETERS)]
     except ModelFileError as error:
         raise CommandError(f"{error.message}; give another --model FOLDER") from None
+
+
+def _check_folders(found: Sequence[Path], weights: bool) -> None:
+    folders = [path for path in found if path.is_dir()]
+    _distinct([_served(folder, (), str(folder)) for folder in folders])
+    if not weights:
+        return
+    for folder in folders:
+        summary = summarize(folder)
+        if summary.problem:
+            raise CommandError(f"--model {folder}: {summary.problem}")
+        if not summary.parameters:
+            raise CommandError(f"--model {folder}: it has no weights (*.safetensors)")
 
 
 def _served(folder: Path, aliases: tuple[str, ...], worker_model: str) -> ServedModel:
