@@ -115,6 +115,15 @@ async def test_a_budget_is_topped_up_until_its_window_ends(tmp_path: Path) -> No
         assert (now.remaining, now.window) == (1_000, "2023-12")
 
 
+async def test_a_limit_of_a_model_is_adjusted_by_its_alias(tmp_path: Path) -> None:
+    snapshot = directory(model=[tpm(50)])
+    snapshot.models[0].aliases.append("short")
+    async with service(tmp_path, snapshot) as served:
+        subject = Subject(tenant_id="acme", model="short")
+        request = adjustment(subject=subject, limit_id="model:m/tpm", units=-30)
+        assert (await served.stub.AdjustLimit(request)).units == -30
+
+
 async def test_the_same_id_for_another_adjustment_is_a_conflict(tmp_path: Path) -> None:
     async with service(tmp_path, SNAPSHOT) as served:
         await served.stub.AdjustLimit(adjustment())

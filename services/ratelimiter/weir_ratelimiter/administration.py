@@ -61,7 +61,7 @@ class Administration:
         subject = check_subject(wire.subject_from(request.subject), model_needed=False)
         adjusted = await self._limiter.adjust(
             check_id("adjustment_id", request.adjustment_id),
-            subject,
+            self._limiter.book.canonical(subject),
             _limit_id(request.limit_id),
             _units(request.units),
             _note(request.note),

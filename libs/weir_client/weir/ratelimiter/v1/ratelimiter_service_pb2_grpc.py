@@ -119,7 +119,9 @@ class RateLimiterServiceServicer:
     def Explain(self, request, context):
         """Says what every limit of a caller is at, what a hypothetical request would do, or what
         became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
-        key or model that is not in the directory (Reserve admits unknown users and keys).
+        key or model that is not in the directory (Reserve admits unknown users and keys). The model
+        may be an alias. A hypothetical request that the KV quota of the tenant (`kv.max_tokens`)
+        can never hold is refused as gateways refuse it, which Reserve does not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

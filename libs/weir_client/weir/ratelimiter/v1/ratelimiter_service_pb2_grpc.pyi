@@ -52,7 +52,9 @@ class RateLimiterServiceStub:
     Explain: _grpc.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ExplainRequest, _ratelimiter_service_pb2.ExplainResponse]
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
     became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
-    key or model that is not in the directory (Reserve admits unknown users and keys).
+    key or model that is not in the directory (Reserve admits unknown users and keys). The model
+    may be an alias. A hypothetical request that the KV quota of the tenant (`kv.max_tokens`)
+    can never hold is refused as gateways refuse it, which Reserve does not.
     """
     Multiplex: _grpc.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
@@ -90,7 +92,9 @@ class RateLimiterServiceAsyncStub(RateLimiterServiceStub):
     Explain: _aio.UnaryUnaryMultiCallable[_ratelimiter_service_pb2.ExplainRequest, _ratelimiter_service_pb2.ExplainResponse]  # type: ignore[assignment]
     """Says what every limit of a caller is at, what a hypothetical request would do, or what
     became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
-    key or model that is not in the directory (Reserve admits unknown users and keys).
+    key or model that is not in the directory (Reserve admits unknown users and keys). The model
+    may be an alias. A hypothetical request that the KV quota of the tenant (`kv.max_tokens`)
+    can never hold is refused as gateways refuse it, which Reserve does not.
     """
     Multiplex: _aio.StreamStreamMultiCallable[_ratelimiter_service_pb2.MultiplexRequest, _ratelimiter_service_pb2.MultiplexResponse]  # type: ignore[assignment]
     """The calls above, many at once over one long-lived stream: a frame carries whatever calls
@@ -155,7 +159,9 @@ class RateLimiterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_ratelimiter_service_pb2.ExplainResponse, _abc.Awaitable[_ratelimiter_service_pb2.ExplainResponse]]:
         """Says what every limit of a caller is at, what a hypothetical request would do, or what
         became of one reservation. Changes nothing. NOT_FOUND, with the field, for a tenant, user,
-        key or model that is not in the directory (Reserve admits unknown users and keys).
+        key or model that is not in the directory (Reserve admits unknown users and keys). The model
+        may be an alias. A hypothetical request that the KV quota of the tenant (`kv.max_tokens`)
+        can never hold is refused as gateways refuse it, which Reserve does not.
         """
 
     @_abc_1.abstractmethod
