@@ -47,6 +47,10 @@ class OpenStream:
             text += await anext(self._parts)
         return self
 
+    async def rest(self) -> str:
+        """What comes until the end of the stream."""
+        return "".join([part async for part in self._parts])
+
     async def __aexit__(self, *_: object) -> None:
         await self._parts.aclose()
         await self._context.__aexit__(None, None, None)
