@@ -8,7 +8,7 @@ PYTHON ?=
 # Wheel index to take torch from; empty: pip's own. PyTorch publishes one with CPU wheels alone.
 TORCH_INDEX ?=
 # Processes that share the tests.
-JOBS ?= 2
+JOBS ?= 3
 # More arguments for `weir up`, pytest or the benchmark, such as ARGS="--workers 2".
 ARGS ?=
 # Parts that must not be skipped by tests, such as REQUIRE=model. See CONTRIBUTING.md.
@@ -45,7 +45,7 @@ lint: $(VENV)/.installed-dev ## ruff, buf lint, import contracts
 	$(BIN)/lint-imports
 
 types: $(VENV)/.installed-dev ## mypy, strict
-	$(BIN)/python -m mypy
+	$(BIN)/python -m mypy --num-workers 2
 
 format: $(VENV)/.installed-dev ## Format Python and protos, apply safe fixes
 	$(RUFF) check --fix .
