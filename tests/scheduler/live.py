@@ -271,8 +271,16 @@ class LiveScheduler:
         await peer.send()
         return peer
 
-    async def worker(self, worker_id: str = "w1", **fields: Any) -> WorkerPeer:
+    async def worker(
+        self,
+        worker_id: str = "w1",
+        *,
+        running: Mapping[tuple[str, int], int] | None = None,
+        **fields: Any,
+    ) -> WorkerPeer:
+        """Registers one that runs these attempts (request, number) with their output."""
         peer = WorkerPeer(self.stub.ConnectWorker(), worker_id, fields)
+        peer.running.update(running or {})
         self._stack.push_async_callback(peer.close)
         await peer.register()
         return peer

@@ -149,11 +149,11 @@ async def test_a_worker_reconnects_with_running_attempts() -> None:
         await worker.run(first, output=2)
         await worker.close()
         await eventually(lambda: _state(live, "w1", "suspect"))
-        again = await live.worker("w1", address=worker.registration.address)
-        again.running = dict(worker.running)
-        await again.report()
-        await gateway.enqueue("r2")
+        address = worker.registration.address
+        again = await live.worker("w1", running=worker.running, address=address)
         await eventually(lambda: _state(live, "w1", "ready"))
+        await gateway.enqueue("r2")
+        await gateway.news("queued", "r2")
         assert gateway.about("r2") == []
         await again.end(first.attempt)
         await gateway.dispatched("r2")

@@ -117,7 +117,7 @@ async def running_upstream() -> AsyncIterator[UpstreamServer]:
     )
     sock = socket.create_server(("127.0.0.1", 0))
     upstream.url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=0)
+    config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=0)
     upstream.server = uvicorn.Server(config)
     serving = asyncio.create_task(upstream.server.serve(sockets=[sock]))
     try:

@@ -148,7 +148,8 @@ class AttemptsMachine(RuleBasedStateMachine):
         assert begun.key == key
         assert key in running or number > self.newest.get(request_id, 0)
         self.started.add(key)
-        if kind == "told":
+        # The same start once more changes nothing.
+        if kind == "told" and key not in running:
             self.told[key] = prompt - 1
         self.newest[request_id] = max(number, self.newest.get(request_id, 0))
 
