@@ -24,7 +24,7 @@ from tests.ratelimiter.race_directory import (
 )
 from tests.ratelimiter.test_parallel_store import FAULTS
 from tests.ratelimiter.valkey import Valkey, running_valkey
-from weir_ratelimiter.domain.limit import Kind, Limit, Resource
+from weir_ratelimiter.domain.limit import HELD, Limit, Resource
 from weir_ratelimiter.store.base import LimitState, OutboxEntry
 from weir_ratelimiter.store.redis.store import RedisStore
 
@@ -116,14 +116,14 @@ async def _compared(store: RedisStore, contests: Sequence[Contest], report: Repo
 
 
 def _over(limit: Limit, contest: Contest, rows: Sequence[Row]) -> int:
-    held = held_until_end if limit.kind is Kind.LEASE else held_for_ever
+    held = held_until_end if limit.kind in HELD else held_for_ever
     return max(0, most_at_once(map(held, rows)) - contest.capacity)
 
 
 def _lost(state: LimitState, rows: Sequence[Row]) -> int:
     limit = state.limit
     charged = 0
-    if limit.kind is not Kind.LEASE:
+    if limit.kind not in HELD:
         charged = sum(_units(limit.resource, row) for row in rows)
     return abs(limit.capacity - charged - state.remaining) + abs(state.held)
 
