@@ -80,7 +80,6 @@ async def _with_the_model() -> dict[str, Any]:
             f"{alone[-1]:.1f} by the engine alone"
         )
     return {
-        # The default mode is the exact one until the fast mode is built.
         "tok_s_16": round(median(through), 1),
         "tok_s_16_fp32": None,  # the default mode of a model with a record of its quality is int8
         "tok_s_16_engine_alone": round(median(alone), 1),
