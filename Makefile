@@ -95,10 +95,10 @@ $(VENV)/.installed-torch: constraints.txt | $(VENV)/.created
 
 $(VENV)/.installed-run: $(PACKAGES) $(VENV)/.installed-torch
 	@echo "Installing Tokenweir and what it needs (minutes the first time)"
-	@$(INSTALL) --editable libs/weir_client --editable '.[worker]'
+	@$(INSTALL) --editable libs/weir_client --editable '.[worker,sim]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(PACKAGES) $(VENV)/.installed-torch
 	@echo "Installing Tokenweir and the tools of its tests (minutes the first time)"
-	@$(INSTALL) --editable libs/weir_client --editable '.[worker,dev]'
+	@$(INSTALL) --editable libs/weir_client --editable '.[worker,sim,dev]'
 	@touch $@ $(VENV)/.installed-run
