@@ -14,6 +14,7 @@ ROOTS = {
         "weir_gateway",
         "weir_ratelimiter",
         "weir_scheduler",
+        "weir_sim",
         "weir_worker",
     },
     "libs/weir_client": {"weir", "weir_client"},

@@ -1,0 +1,156 @@
+"""What a run consists of: fleet, configuration, and what happens to the fleet."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from weir_scheduler.dispatch.bounds import Bounds
+from weir_scheduler.placement.placer import Placer
+from weir_scheduler.rules.rules import Isolation, PoolRules, RequestRules, TenantRules
+from weir_scheduler.scheduler import Scheduler
+from weir_sim.cost.model import CostModel
+from weir_sim.workload import MODEL
+
+PlacerFactory = Callable[[random.Random, int], Placer]
+"""Makes the placement policy from the run's source of lots and the tokens of a prefix hash."""
+
+_WEEK_US = 7 * 86_400 * 1_000_000
+
+
+class Batching(StrEnum):
+    """How a worker fills its steps.
+
+    Attributes:
+        CHUNKED: decodes first, then several partial prefills: the product's worker.
+        PREFILL_FIRST: whole prompts before any decode, as in vLLM 0.2.
+        DECODE_FIRST: decodes, and whole prompts beside them, without chunks.
+        STATIC: a batch is prefilled, then decodes until its last sequence ends.
+    """
+
+    CHUNKED = "chunked"
+    PREFILL_FIRST = "prefill_first"
+    DECODE_FIRST = "decode_first"
+    STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One worker.
+
+    Attributes:
+        kv_blocks: size of its KV cache.
+        block_size: tokens of a block.
+        max_batch_size: requests at once in the batch.
+        max_batch_tokens: summed estimated cost of them, tokens.
+        max_step_tokens: tokens that one step computes.
+        max_concurrent_requests: requests at once.
+        cache_blocks: blocks that the prefix cache keeps at most; None for all that are free,
+            0 for no cache.
+        max_step_s: bound on the predicted time of a step with decodes; 0 for none.
+        batching: how steps are filled.
+        start_s: when it registers first.
+        max_context_tokens: prompt and output; 0 for no bound of its own.
+        dedicated_tenant_id: empty for any tenant.
+        model: public name of what it serves.
+        speed: of its steps, relative to the cost model.
+    """
+
+    kv_blocks: int = 4_096
+    block_size: int = 16
+    max_batch_size: int = 64
+    max_batch_tokens: int = 1_000_000
+    max_step_tokens: int = 512
+    max_concurrent_requests: int = 64
+    cache_blocks: int | None = None
+    max_step_s: float = 0.0
+    batching: Batching = Batching.CHUNKED
+    start_s: float = 0.0
+    max_context_tokens: int = 0
+    dedicated_tenant_id: str = ""
+    model: str = MODEL
+    speed: float = 1.0
+
+
+class FleetChange(StrEnum):
+    """What happens to a worker."""
+
+    LOSE = "lose"
+    RETURN = "return"
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEvent:
+    """A change of one worker, by its index in `Setup.workers`.
+
+    LOSE ends its engine and its stream at once, all KV is gone; RETURN registers an empty one
+    under the same id.
+    """
+
+    at_s: float
+    worker: int
+    change: FleetChange
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything about a run but its requests.
+
+    Attributes:
+        workers: the fleet.
+        cost: time of their steps.
+        pool: isolation and policy; of every model.
+        seed: of all lots.
+        report_interval_s: between two reports of a worker; 0 for one after every step.
+        report_delay_s: from a report's making to its arrival: signals are that stale.
+        link_s: from scheduler to worker and back to the gateway, each way.
+        tenant: policy of tenants that the workload does not name.
+        request: parameters of every request.
+        bounds: of waits and counts.
+        placer: placement policy; None for the product's.
+        scheduler: the state machine; takes the arguments of `Scheduler`.
+        local_increments: count dispatched attempts before a report names them, as the product
+            does. Off, placement sees the last report alone: an experiment.
+        events: what happens to workers.
+        sample_s: between two points of `Outcome.service`.
+        until_s: end of the run if it has not ended before; None to run until all has ended.
+    """
+
+    workers: tuple[WorkerSpec, ...]
+    cost: CostModel
+    pool: PoolRules = field(
+        default_factory=lambda: PoolRules(name="sim", isolation=Isolation.WEIGHTED, policy="fifo")
+    )
+    seed: int = 0
+    report_interval_s: float = 0.1
+    report_delay_s: float = 0.0
+    link_s: float = 0.0
+    tenant: TenantRules = field(
+        default_factory=lambda: TenantRules(weight=1, max_running_requests=0, max_queued_requests=0)
+    )
+    request: RequestRules = field(
+        default_factory=lambda: RequestRules(
+            alpha_millis=500,
+            batch_wait_us=0,
+            queue_timeout_us=_WEEK_US,
+            max_queued_requests=1_000_000,
+        )
+    )
+    bounds: Bounds = field(
+        default_factory=lambda: Bounds(
+            max_queued_requests=1_000_000,
+            max_queued_per_tenant=1_000_000,
+            default_deadline_us=_WEEK_US,
+            default_deadline_batch_us=_WEEK_US,
+            # Positions are announced to nobody here.
+            announce_us=_WEEK_US,
+        )
+    )
+    placer: PlacerFactory | None = None
+    scheduler: Callable[..., Scheduler] = Scheduler
+    local_increments: bool = True
+    events: tuple[FleetEvent, ...] = ()
+    sample_s: float = 1.0
+    until_s: float | None = None
