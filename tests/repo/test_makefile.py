@@ -40,7 +40,7 @@ def test_an_old_python_is_one_line_that_says_what_to_do(repo_root: Path, tmp_pat
 
 def test_installing_only_what_running_needs(repo_root: Path, tmp_path: Path) -> None:
     plan = make(repo_root, "-n", "run", f"VENV={tmp_path}", "TORCH_INDEX=https://x.example/cpu")
-    assert "'.[worker]'" in plan.stdout
+    assert "'.[worker,sim]'" in plan.stdout
     assert "dev" not in plan.stdout
     assert '--no-deps --index-url "https://x.example/cpu" torch' in plan.stdout
 
