@@ -104,6 +104,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The engine failed on this request."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 40
     """A fault of ours; the message holds only the request id."""
+    ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 43
+    """This scheduler is not the active one, or a newer one is: ask the one that the metadata's
+    `leader` names.
+    """
+    ERROR_REASON_PREEMPTED: _ErrorReason.ValueType  # 41
+    """A more urgent request took its place before anything was streamed; it is queued again."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Machine-readable cause of a refusal or failure: the `reason` of google.rpc.ErrorInfo
@@ -192,4 +198,10 @@ ERROR_REASON_ENGINE_FAILED: ErrorReason.ValueType  # 39
 """The engine failed on this request."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 40
 """A fault of ours; the message holds only the request id."""
+ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 43
+"""This scheduler is not the active one, or a newer one is: ask the one that the metadata's
+`leader` names.
+"""
+ERROR_REASON_PREEMPTED: ErrorReason.ValueType  # 41
+"""A more urgent request took its place before anything was streamed; it is queued again."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -287,12 +287,17 @@ class Grant(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     MAX_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     tenant_id: _builtins.str
     model: _builtins.str
     priority: _builtins.int
     max_new_tokens: _builtins.int
     """Upper bound granted for this attempt, tokens, over all its answers."""
+    leader_epoch: _builtins.int
+    """Term of the scheduler that granted it, higher for each new active one; 0 where there is
+    one scheduler only. A worker refuses a grant of an older term than the newest it knows.
+    """
     @_builtins.property
     def attempt(self) -> Global___Attempt: ...
     @_builtins.property
@@ -309,10 +314,11 @@ class Grant(_message.Message):
         priority: _builtins.int = ...,
         max_new_tokens: _builtins.int = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        leader_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class", b"class", "expire_time", b"expire_time", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "tenant_id", b"tenant_id", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class", b"class", "expire_time", b"expire_time", "leader_epoch", b"leader_epoch", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "tenant_id", b"tenant_id", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

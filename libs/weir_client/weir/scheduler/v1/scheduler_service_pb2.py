@@ -31,63 +31,63 @@ from weir.common.v1 import usage_pb2 as weir_dot_common_dot_v1_dot_usage__pb2
 from weir.scheduler.v1 import worker_report_pb2 as weir_dot_scheduler_dot_v1_dot_worker__report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)weir/scheduler/v1/scheduler_service.proto\x12\x11weir.scheduler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!weir/common/v1/error_reason.proto\x1a\x1eweir/common/v1/lifecycle.proto\x1a\x1cweir/common/v1/subject.proto\x1a\x1aweir/common/v1/usage.proto\x1a%weir/scheduler/v1/worker_report.proto\"V\n\x0f\x44ispatchRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12/\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x1f.weir.scheduler.v1.GatewayEvent\"\x96\x02\n\x0cGatewayEvent\x12-\n\x07\x65nqueue\x18\x01 \x01(\x0b\x32\x1a.weir.scheduler.v1.EnqueueH\x00\x12/\n\x08withdraw\x18\x02 \x01(\x0b\x32\x1b.weir.scheduler.v1.WithdrawH\x00\x12:\n\x0e\x61ttempt_failed\x18\x03 \x01(\x0b\x32 .weir.scheduler.v1.AttemptFailedH\x00\x12\x34\n\x0b\x66irst_token\x18\x04 \x01(\x0b\x32\x1d.weir.scheduler.v1.FirstTokenH\x00\x12+\n\x06\x66inish\x18\x05 \x01(\x0b\x32\x19.weir.scheduler.v1.FinishH\x00\x42\x07\n\x05\x65vent\"\x87\x04\n\x07\x45nqueue\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x07subject\x18\x02 \x01(\x0b\x32\x17.weir.common.v1.Subject\x12+\n\x05\x63lass\x18\x03 \x01(\x0e\x32\x1c.weir.common.v1.RequestClass\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12/\n\x0blatency_sla\x18\x05 \x01(\x0e\x32\x1a.weir.common.v1.LatencySla\x12\x15\n\rprompt_tokens\x18\x06 \x01(\x03\x12\x16\n\x0emax_new_tokens\x18\x07 \x01(\x03\x12\x30\n\x0c\x61rrival_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x05trace\x18\n \x01(\x0b\x32\x1c.weir.common.v1.TraceContext\x12\x12\n\nsession_id\x18\x0b \x01(\t\x12\x15\n\rprefix_hashes\x18\x0c \x03(\x0c\x12\x10\n\x08\x61ttempts\x18\r \x01(\x05\x12\x18\n\x10\x65xcluded_workers\x18\x0e \x03(\t\x12*\n\x04mode\x18\x0f \x01(\x0e\x32\x1c.weir.common.v1.DeliveryMode\x12\x0f\n\x07\x63hoices\x18\x10 \x01(\x05\"\x1e\n\x08Withdraw\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x82\x01\n\rAttemptFailed\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x14\n\x0cworker_fault\x18\x03 \x01(\x08\"6\n\nFirstToken\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\"\x82\x01\n\x06\x46inish\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.weir.common.v1.Usage\x12(\n\x07outcome\x18\x03 \x01(\x0e\x32\x17.weir.common.v1.Outcome\"E\n\x10\x44ispatchResponse\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32!.weir.scheduler.v1.SchedulerEvent\"\x95\x02\n\x0eSchedulerEvent\x12+\n\x06queued\x18\x01 \x01(\x0b\x32\x19.weir.scheduler.v1.QueuedH\x00\x12\x33\n\ndispatched\x18\x02 \x01(\x0b\x32\x1d.weir.scheduler.v1.DispatchedH\x00\x12/\n\x08requeued\x18\x03 \x01(\x0b\x32\x1b.weir.scheduler.v1.RequeuedH\x00\x12/\n\x08rejected\x18\x04 \x01(\x0b\x32\x1b.weir.scheduler.v1.RejectedH\x00\x12\x36\n\x0c\x61ttempt_lost\x18\x05 \x01(\x0b\x32\x1e.weir.scheduler.v1.AttemptLostH\x00\x42\x07\n\x05\x65vent\"^\n\x06Queued\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x05\x12.\n\x06reason\x18\x03 \x01(\x0e\x32\x1e.weir.scheduler.v1.QueueReason\"\xd4\x01\n\nDispatched\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x16\n\x0eworker_address\x18\x03 \x01(\t\x12*\n\x05grant\x18\x04 \x01(\x0b\x32\x1b.weir.common.v1.SignedGrant\x12-\n\nqueue_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0emax_new_tokens\x18\x06 \x01(\x03\"c\n\x08Requeued\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x10\n\x08position\x18\x03 \x01(\x05\"\x92\x01\n\x08Rejected\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12.\n\x0bretry_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"{\n\x0b\x41ttemptLost\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x93\x01\n\x14\x43onnectWorkerRequest\x12=\n\x0cregistration\x18\x01 \x01(\x0b\x32%.weir.scheduler.v1.WorkerRegistrationH\x00\x12\x31\n\x06report\x18\x02 \x01(\x0b\x32\x1f.weir.scheduler.v1.WorkerReportH\x00\x42\t\n\x07message\"\xfd\x01\n\x15\x43onnectWorkerResponse\x12\x39\n\nregistered\x18\x01 \x01(\x0b\x32#.weir.scheduler.v1.WorkerRegisteredH\x00\x12\x31\n\x05\x61\x62ort\x18\x02 \x01(\x0b\x32 .weir.scheduler.v1.AbortAttemptsH\x00\x12\x30\n\x05\x64rain\x18\x03 \x01(\x0b\x32\x1f.weir.scheduler.v1.DrainCommandH\x00\x12\x39\n\nparameters\x18\x04 \x01(\x0b\x32#.weir.scheduler.v1.WorkerParametersH\x00\x42\t\n\x07\x63ommand\"L\n\x10ListQueueRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"o\n\x11ListQueueResponse\x12\x32\n\x08requests\x18\x01 \x03(\x0b\x32 .weir.scheduler.v1.QueuedRequest\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\"\x9d\x02\n\rQueuedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x07subject\x18\x02 \x01(\x0b\x32\x17.weir.common.v1.Subject\x12\x10\n\x08position\x18\x03 \x01(\x05\x12.\n\x06reason\x18\x04 \x01(\x0e\x32\x1e.weir.scheduler.v1.QueueReason\x12\x30\n\x0c\x61rrival_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x65nqueue_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x65stimated_cost\x18\x07 \x01(\x03\x12\x10\n\x08priority\x18\x08 \x01(\x05\"\x14\n\x12ListWorkersRequest\"E\n\x13ListWorkersResponse\x12.\n\x07workers\x18\x01 \x03(\x0b\x32\x1d.weir.scheduler.v1.WorkerView\"\xef\x01\n\nWorkerView\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.weir.scheduler.v1.WorkerRegistration\x12+\n\x04load\x18\x02 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerLoad\x12\r\n\x05state\x18\x03 \x01(\t\x12\x18\n\x10pending_attempts\x18\x04 \x01(\x05\x12\x18\n\x10running_attempts\x18\x05 \x01(\x05\x12\x34\n\x10last_report_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"7\n\x12\x44rainWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63\x61ncel\x18\x02 \x01(\x08\"D\n\x13\x44rainWorkerResponse\x12-\n\x06worker\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerView*\xf8\x01\n\x0bQueueReason\x12\x1c\n\x18QUEUE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18QUEUE_REASON_WORKER_FULL\x10\x01\x12\x1b\n\x17QUEUE_REASON_BATCH_FULL\x10\x02\x12\x18\n\x14QUEUE_REASON_KV_FULL\x10\x03\x12\x1b\n\x17QUEUE_REASON_TENANT_CAP\x10\x04\x12\x1e\n\x1aQUEUE_REASON_BEHIND_OTHERS\x10\x05\x12\x1a\n\x16QUEUE_REASON_NO_WORKER\x10\x06\x12\x1d\n\x19QUEUE_REASON_BATCH_WINDOW\x10\x07\x32\xe7\x03\n\x10SchedulerService\x12W\n\x08\x44ispatch\x12\".weir.scheduler.v1.DispatchRequest\x1a#.weir.scheduler.v1.DispatchResponse(\x01\x30\x01\x12\x66\n\rConnectWorker\x12\'.weir.scheduler.v1.ConnectWorkerRequest\x1a(.weir.scheduler.v1.ConnectWorkerResponse(\x01\x30\x01\x12V\n\tListQueue\x12#.weir.scheduler.v1.ListQueueRequest\x1a$.weir.scheduler.v1.ListQueueResponse\x12\\\n\x0bListWorkers\x12%.weir.scheduler.v1.ListWorkersRequest\x1a&.weir.scheduler.v1.ListWorkersResponse\x12\\\n\x0b\x44rainWorker\x12%.weir.scheduler.v1.DrainWorkerRequest\x1a&.weir.scheduler.v1.DrainWorkerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)weir/scheduler/v1/scheduler_service.proto\x12\x11weir.scheduler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!weir/common/v1/error_reason.proto\x1a\x1eweir/common/v1/lifecycle.proto\x1a\x1cweir/common/v1/subject.proto\x1a\x1aweir/common/v1/usage.proto\x1a%weir/scheduler/v1/worker_report.proto\"V\n\x0f\x44ispatchRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12/\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x1f.weir.scheduler.v1.GatewayEvent\"\x96\x02\n\x0cGatewayEvent\x12-\n\x07\x65nqueue\x18\x01 \x01(\x0b\x32\x1a.weir.scheduler.v1.EnqueueH\x00\x12/\n\x08withdraw\x18\x02 \x01(\x0b\x32\x1b.weir.scheduler.v1.WithdrawH\x00\x12:\n\x0e\x61ttempt_failed\x18\x03 \x01(\x0b\x32 .weir.scheduler.v1.AttemptFailedH\x00\x12\x34\n\x0b\x66irst_token\x18\x04 \x01(\x0b\x32\x1d.weir.scheduler.v1.FirstTokenH\x00\x12+\n\x06\x66inish\x18\x05 \x01(\x0b\x32\x19.weir.scheduler.v1.FinishH\x00\x42\x07\n\x05\x65vent\"\x85\x05\n\x07\x45nqueue\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x07subject\x18\x02 \x01(\x0b\x32\x17.weir.common.v1.Subject\x12+\n\x05\x63lass\x18\x03 \x01(\x0e\x32\x1c.weir.common.v1.RequestClass\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12/\n\x0blatency_sla\x18\x05 \x01(\x0e\x32\x1a.weir.common.v1.LatencySla\x12\x15\n\rprompt_tokens\x18\x06 \x01(\x03\x12\x16\n\x0emax_new_tokens\x18\x07 \x01(\x03\x12\x30\n\x0c\x61rrival_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64\x65\x61\x64line\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x05trace\x18\n \x01(\x0b\x32\x1c.weir.common.v1.TraceContext\x12\x12\n\nsession_id\x18\x0b \x01(\t\x12\x15\n\rprefix_hashes\x18\x0c \x03(\x0c\x12\x10\n\x08\x61ttempts\x18\r \x01(\x05\x12\x18\n\x10\x65xcluded_workers\x18\x0e \x03(\t\x12*\n\x04mode\x18\x0f \x01(\x0e\x32\x1c.weir.common.v1.DeliveryMode\x12\x0f\n\x07\x63hoices\x18\x10 \x01(\x05\x12\x19\n\x11\x66\x61llback_versions\x18\x11 \x03(\t\x12\x13\n\x0bpreemptions\x18\x12 \x01(\x05\x12\x19\n\x11running_worker_id\x18\x13 \x01(\t\x12\x31\n\rwaiting_since\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1e\n\x08Withdraw\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x82\x01\n\rAttemptFailed\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x14\n\x0cworker_fault\x18\x03 \x01(\x08\"6\n\nFirstToken\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\"\x82\x01\n\x06\x46inish\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.weir.common.v1.Usage\x12(\n\x07outcome\x18\x03 \x01(\x0e\x32\x17.weir.common.v1.Outcome\"\x85\x01\n\x10\x44ispatchResponse\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32!.weir.scheduler.v1.SchedulerEvent\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x03\x12(\n\x05lease\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x95\x02\n\x0eSchedulerEvent\x12+\n\x06queued\x18\x01 \x01(\x0b\x32\x19.weir.scheduler.v1.QueuedH\x00\x12\x33\n\ndispatched\x18\x02 \x01(\x0b\x32\x1d.weir.scheduler.v1.DispatchedH\x00\x12/\n\x08requeued\x18\x03 \x01(\x0b\x32\x1b.weir.scheduler.v1.RequeuedH\x00\x12/\n\x08rejected\x18\x04 \x01(\x0b\x32\x1b.weir.scheduler.v1.RejectedH\x00\x12\x36\n\x0c\x61ttempt_lost\x18\x05 \x01(\x0b\x32\x1e.weir.scheduler.v1.AttemptLostH\x00\x42\x07\n\x05\x65vent\"^\n\x06Queued\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x05\x12.\n\x06reason\x18\x03 \x01(\x0e\x32\x1e.weir.scheduler.v1.QueueReason\"\xeb\x01\n\nDispatched\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x16\n\x0eworker_address\x18\x03 \x01(\t\x12*\n\x05grant\x18\x04 \x01(\x0b\x32\x1b.weir.common.v1.SignedGrant\x12-\n\nqueue_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0emax_new_tokens\x18\x06 \x01(\x03\x12\x15\n\rmodel_version\x18\x07 \x01(\t\"\x8d\x01\n\x08Requeued\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x10\n\x08position\x18\x03 \x01(\x05\x12(\n\x07\x61ttempt\x18\x04 \x01(\x0b\x32\x17.weir.common.v1.Attempt\"\x92\x01\n\x08Rejected\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12.\n\x0bretry_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"{\n\x0b\x41ttemptLost\x12(\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x17.weir.common.v1.Attempt\x12\x31\n\x0c\x65rror_reason\x18\x02 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x93\x01\n\x14\x43onnectWorkerRequest\x12=\n\x0cregistration\x18\x01 \x01(\x0b\x32%.weir.scheduler.v1.WorkerRegistrationH\x00\x12\x31\n\x06report\x18\x02 \x01(\x0b\x32\x1f.weir.scheduler.v1.WorkerReportH\x00\x42\t\n\x07message\"\xfd\x01\n\x15\x43onnectWorkerResponse\x12\x39\n\nregistered\x18\x01 \x01(\x0b\x32#.weir.scheduler.v1.WorkerRegisteredH\x00\x12\x31\n\x05\x61\x62ort\x18\x02 \x01(\x0b\x32 .weir.scheduler.v1.AbortAttemptsH\x00\x12\x30\n\x05\x64rain\x18\x03 \x01(\x0b\x32\x1f.weir.scheduler.v1.DrainCommandH\x00\x12\x39\n\nparameters\x18\x04 \x01(\x0b\x32#.weir.scheduler.v1.WorkerParametersH\x00\x42\t\n\x07\x63ommand\"L\n\x10ListQueueRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"o\n\x11ListQueueResponse\x12\x32\n\x08requests\x18\x01 \x03(\x0b\x32 .weir.scheduler.v1.QueuedRequest\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\"\x9d\x02\n\rQueuedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x07subject\x18\x02 \x01(\x0b\x32\x17.weir.common.v1.Subject\x12\x10\n\x08position\x18\x03 \x01(\x05\x12.\n\x06reason\x18\x04 \x01(\x0e\x32\x1e.weir.scheduler.v1.QueueReason\x12\x30\n\x0c\x61rrival_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x65nqueue_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x65stimated_cost\x18\x07 \x01(\x03\x12\x10\n\x08priority\x18\x08 \x01(\x05\"\x14\n\x12ListWorkersRequest\"E\n\x13ListWorkersResponse\x12.\n\x07workers\x18\x01 \x03(\x0b\x32\x1d.weir.scheduler.v1.WorkerView\"\xef\x01\n\nWorkerView\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.weir.scheduler.v1.WorkerRegistration\x12+\n\x04load\x18\x02 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerLoad\x12\r\n\x05state\x18\x03 \x01(\t\x12\x18\n\x10pending_attempts\x18\x04 \x01(\x05\x12\x18\n\x10running_attempts\x18\x05 \x01(\x05\x12\x34\n\x10last_report_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"7\n\x12\x44rainWorkerRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63\x61ncel\x18\x02 \x01(\x08\"D\n\x13\x44rainWorkerResponse\x12-\n\x06worker\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerView*\xd0\x02\n\x0bQueueReason\x12\x1c\n\x18QUEUE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18QUEUE_REASON_WORKER_FULL\x10\x01\x12\x1b\n\x17QUEUE_REASON_BATCH_FULL\x10\x02\x12\x18\n\x14QUEUE_REASON_KV_FULL\x10\x03\x12\x1b\n\x17QUEUE_REASON_TENANT_CAP\x10\x04\x12\x1e\n\x1aQUEUE_REASON_BEHIND_OTHERS\x10\x05\x12\x1a\n\x16QUEUE_REASON_NO_WORKER\x10\x06\x12\x1d\n\x19QUEUE_REASON_BATCH_WINDOW\x10\x07\x12\x1d\n\x19QUEUE_REASON_SESSION_WAIT\x10\x0c\x12\x1a\n\x16QUEUE_REASON_PREEMPTED\x10\r\x12\x1b\n\x17QUEUE_REASON_PREEMPTING\x10\x0e\x32\xe7\x03\n\x10SchedulerService\x12W\n\x08\x44ispatch\x12\".weir.scheduler.v1.DispatchRequest\x1a#.weir.scheduler.v1.DispatchResponse(\x01\x30\x01\x12\x66\n\rConnectWorker\x12\'.weir.scheduler.v1.ConnectWorkerRequest\x1a(.weir.scheduler.v1.ConnectWorkerResponse(\x01\x30\x01\x12V\n\tListQueue\x12#.weir.scheduler.v1.ListQueueRequest\x1a$.weir.scheduler.v1.ListQueueResponse\x12\\\n\x0bListWorkers\x12%.weir.scheduler.v1.ListWorkersRequest\x1a&.weir.scheduler.v1.ListWorkersResponse\x12\\\n\x0b\x44rainWorker\x12%.weir.scheduler.v1.DrainWorkerRequest\x1a&.weir.scheduler.v1.DrainWorkerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'weir.scheduler.v1.scheduler_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_QUEUEREASON']._serialized_start=3923
-  _globals['_QUEUEREASON']._serialized_end=4171
+  _globals['_QUEUEREASON']._serialized_start=4180
+  _globals['_QUEUEREASON']._serialized_end=4516
   _globals['_DISPATCHREQUEST']._serialized_start=293
   _globals['_DISPATCHREQUEST']._serialized_end=379
   _globals['_GATEWAYEVENT']._serialized_start=382
   _globals['_GATEWAYEVENT']._serialized_end=660
   _globals['_ENQUEUE']._serialized_start=663
-  _globals['_ENQUEUE']._serialized_end=1182
-  _globals['_WITHDRAW']._serialized_start=1184
-  _globals['_WITHDRAW']._serialized_end=1214
-  _globals['_ATTEMPTFAILED']._serialized_start=1217
-  _globals['_ATTEMPTFAILED']._serialized_end=1347
-  _globals['_FIRSTTOKEN']._serialized_start=1349
-  _globals['_FIRSTTOKEN']._serialized_end=1403
-  _globals['_FINISH']._serialized_start=1406
-  _globals['_FINISH']._serialized_end=1536
-  _globals['_DISPATCHRESPONSE']._serialized_start=1538
-  _globals['_DISPATCHRESPONSE']._serialized_end=1607
-  _globals['_SCHEDULEREVENT']._serialized_start=1610
-  _globals['_SCHEDULEREVENT']._serialized_end=1887
-  _globals['_QUEUED']._serialized_start=1889
-  _globals['_QUEUED']._serialized_end=1983
-  _globals['_DISPATCHED']._serialized_start=1986
-  _globals['_DISPATCHED']._serialized_end=2198
-  _globals['_REQUEUED']._serialized_start=2200
-  _globals['_REQUEUED']._serialized_end=2299
-  _globals['_REJECTED']._serialized_start=2302
-  _globals['_REJECTED']._serialized_end=2448
-  _globals['_ATTEMPTLOST']._serialized_start=2450
-  _globals['_ATTEMPTLOST']._serialized_end=2573
-  _globals['_CONNECTWORKERREQUEST']._serialized_start=2576
-  _globals['_CONNECTWORKERREQUEST']._serialized_end=2723
-  _globals['_CONNECTWORKERRESPONSE']._serialized_start=2726
-  _globals['_CONNECTWORKERRESPONSE']._serialized_end=2979
-  _globals['_LISTQUEUEREQUEST']._serialized_start=2981
-  _globals['_LISTQUEUEREQUEST']._serialized_end=3057
-  _globals['_LISTQUEUERESPONSE']._serialized_start=3059
-  _globals['_LISTQUEUERESPONSE']._serialized_end=3170
-  _globals['_QUEUEDREQUEST']._serialized_start=3173
-  _globals['_QUEUEDREQUEST']._serialized_end=3458
-  _globals['_LISTWORKERSREQUEST']._serialized_start=3460
-  _globals['_LISTWORKERSREQUEST']._serialized_end=3480
-  _globals['_LISTWORKERSRESPONSE']._serialized_start=3482
-  _globals['_LISTWORKERSRESPONSE']._serialized_end=3551
-  _globals['_WORKERVIEW']._serialized_start=3554
-  _globals['_WORKERVIEW']._serialized_end=3793
-  _globals['_DRAINWORKERREQUEST']._serialized_start=3795
-  _globals['_DRAINWORKERREQUEST']._serialized_end=3850
-  _globals['_DRAINWORKERRESPONSE']._serialized_start=3852
-  _globals['_DRAINWORKERRESPONSE']._serialized_end=3920
-  _globals['_SCHEDULERSERVICE']._serialized_start=4174
-  _globals['_SCHEDULERSERVICE']._serialized_end=4661
+  _globals['_ENQUEUE']._serialized_end=1308
+  _globals['_WITHDRAW']._serialized_start=1310
+  _globals['_WITHDRAW']._serialized_end=1340
+  _globals['_ATTEMPTFAILED']._serialized_start=1343
+  _globals['_ATTEMPTFAILED']._serialized_end=1473
+  _globals['_FIRSTTOKEN']._serialized_start=1475
+  _globals['_FIRSTTOKEN']._serialized_end=1529
+  _globals['_FINISH']._serialized_start=1532
+  _globals['_FINISH']._serialized_end=1662
+  _globals['_DISPATCHRESPONSE']._serialized_start=1665
+  _globals['_DISPATCHRESPONSE']._serialized_end=1798
+  _globals['_SCHEDULEREVENT']._serialized_start=1801
+  _globals['_SCHEDULEREVENT']._serialized_end=2078
+  _globals['_QUEUED']._serialized_start=2080
+  _globals['_QUEUED']._serialized_end=2174
+  _globals['_DISPATCHED']._serialized_start=2177
+  _globals['_DISPATCHED']._serialized_end=2412
+  _globals['_REQUEUED']._serialized_start=2415
+  _globals['_REQUEUED']._serialized_end=2556
+  _globals['_REJECTED']._serialized_start=2559
+  _globals['_REJECTED']._serialized_end=2705
+  _globals['_ATTEMPTLOST']._serialized_start=2707
+  _globals['_ATTEMPTLOST']._serialized_end=2830
+  _globals['_CONNECTWORKERREQUEST']._serialized_start=2833
+  _globals['_CONNECTWORKERREQUEST']._serialized_end=2980
+  _globals['_CONNECTWORKERRESPONSE']._serialized_start=2983
+  _globals['_CONNECTWORKERRESPONSE']._serialized_end=3236
+  _globals['_LISTQUEUEREQUEST']._serialized_start=3238
+  _globals['_LISTQUEUEREQUEST']._serialized_end=3314
+  _globals['_LISTQUEUERESPONSE']._serialized_start=3316
+  _globals['_LISTQUEUERESPONSE']._serialized_end=3427
+  _globals['_QUEUEDREQUEST']._serialized_start=3430
+  _globals['_QUEUEDREQUEST']._serialized_end=3715
+  _globals['_LISTWORKERSREQUEST']._serialized_start=3717
+  _globals['_LISTWORKERSREQUEST']._serialized_end=3737
+  _globals['_LISTWORKERSRESPONSE']._serialized_start=3739
+  _globals['_LISTWORKERSRESPONSE']._serialized_end=3808
+  _globals['_WORKERVIEW']._serialized_start=3811
+  _globals['_WORKERVIEW']._serialized_end=4050
+  _globals['_DRAINWORKERREQUEST']._serialized_start=4052
+  _globals['_DRAINWORKERREQUEST']._serialized_end=4107
+  _globals['_DRAINWORKERRESPONSE']._serialized_start=4109
+  _globals['_DRAINWORKERRESPONSE']._serialized_end=4177
+  _globals['_SCHEDULERSERVICE']._serialized_start=4519
+  _globals['_SCHEDULERSERVICE']._serialized_end=5006
 # @@protoc_insertion_point(module_scope)

@@ -47,6 +47,12 @@ class _QueueReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QueueReas
     """No live worker serves the model at this moment."""
     QUEUE_REASON_BATCH_WINDOW: _QueueReason.ValueType  # 7
     """The batch window is open."""
+    QUEUE_REASON_SESSION_WAIT: _QueueReason.ValueType  # 12
+    """The worker of its session is full; after session_wait_ms it goes elsewhere."""
+    QUEUE_REASON_PREEMPTED: _QueueReason.ValueType  # 13
+    """It gave its place to a more urgent request and waits for another."""
+    QUEUE_REASON_PREEMPTING: _QueueReason.ValueType  # 14
+    """It waits for the place of a less urgent request."""
 
 class QueueReason(_QueueReason, metaclass=_QueueReasonEnumTypeWrapper):
     """Why a request waits."""
@@ -66,6 +72,12 @@ QUEUE_REASON_NO_WORKER: QueueReason.ValueType  # 6
 """No live worker serves the model at this moment."""
 QUEUE_REASON_BATCH_WINDOW: QueueReason.ValueType  # 7
 """The batch window is open."""
+QUEUE_REASON_SESSION_WAIT: QueueReason.ValueType  # 12
+"""The worker of its session is full; after session_wait_ms it goes elsewhere."""
+QUEUE_REASON_PREEMPTED: QueueReason.ValueType  # 13
+"""It gave its place to a more urgent request and waits for another."""
+QUEUE_REASON_PREEMPTING: QueueReason.ValueType  # 14
+"""It waits for the place of a less urgent request."""
 Global___QueueReason: _TypeAlias = QueueReason  # noqa: Y015
 
 @_typing.final
@@ -156,6 +168,10 @@ class Enqueue(_message.Message):
     EXCLUDED_WORKERS_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
+    FALLBACK_VERSIONS_FIELD_NUMBER: _builtins.int
+    PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    RUNNING_WORKER_ID_FIELD_NUMBER: _builtins.int
+    WAITING_SINCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     priority: _builtins.int
     """0 to 100, higher is more urgent, already clamped to the tenant's maximum."""
@@ -170,6 +186,12 @@ class Enqueue(_message.Message):
     choices: _builtins.int
     """Answers to be made at once, each of which takes a place of the worker; 0 counts as 1.
     `max_new_tokens` is that of all together.
+    """
+    preemptions: _builtins.int
+    """Of the attempts, those that were pre-empted."""
+    running_worker_id: _builtins.str
+    """It runs already: where, as attempt number `attempts`. Told to a scheduler that does not
+    know it yet, which takes it over and dispatches nothing.
     """
     @_builtins.property
     def subject(self) -> _subject_pb2.Subject: ...
@@ -191,6 +213,16 @@ class Enqueue(_message.Message):
     def excluded_workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Workers not to be tried again."""
 
+    @_builtins.property
+    def fallback_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Versions that may serve it while no live worker serves subject.model_version, the first with
+        a live worker; all have the tokenizer of that version. Empty: none but that.
+        """
+
+    @_builtins.property
+    def waiting_since(self) -> _timestamp_pb2.Timestamp:
+        """Enqueued again: begin of the wait that queue_timeout_ms bounds. Absent: now."""
+
     def __init__(
         self,
         *,
@@ -209,10 +241,14 @@ class Enqueue(_message.Message):
         excluded_workers: _abc.Iterable[_builtins.str] | None = ...,
         mode: _subject_pb2.DeliveryMode.ValueType = ...,
         choices: _builtins.int = ...,
+        fallback_versions: _abc.Iterable[_builtins.str] | None = ...,
+        preemptions: _builtins.int = ...,
+        running_worker_id: _builtins.str = ...,
+        waiting_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "deadline", b"deadline", "subject", b"subject", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "deadline", b"deadline", "subject", b"subject", "trace", b"trace", "waiting_since", b"waiting_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempts", b"attempts", "choices", b"choices", "class", b"class", "deadline", b"deadline", "excluded_workers", b"excluded_workers", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "mode", b"mode", "prefix_hashes", b"prefix_hashes", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "session_id", b"session_id", "subject", b"subject", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempts", b"attempts", "choices", b"choices", "class", b"class", "deadline", b"deadline", "excluded_workers", b"excluded_workers", "fallback_versions", b"fallback_versions", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "mode", b"mode", "preemptions", b"preemptions", "prefix_hashes", b"prefix_hashes", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "running_worker_id", b"running_worker_id", "session_id", b"session_id", "subject", b"subject", "trace", b"trace", "waiting_since", b"waiting_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -326,16 +362,28 @@ class DispatchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    leader_epoch: _builtins.int
+    """First frame and heartbeats: term of this scheduler, higher for each new active one; 0
+    where there is one scheduler only.
+    """
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchedulerEvent]: ...
+    @_builtins.property
+    def lease(self) -> _duration_pb2.Duration:
+        """Likewise: silence after which another scheduler may have become active; absent likewise."""
+
     def __init__(
         self,
         *,
         events: _abc.Iterable[Global___SchedulerEvent] | None = ...,
+        leader_epoch: _builtins.int = ...,
+        lease: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "leader_epoch", b"leader_epoch", "lease", b"lease"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,11 +469,14 @@ class Dispatched(_message.Message):
     GRANT_FIELD_NUMBER: _builtins.int
     QUEUE_TIME_FIELD_NUMBER: _builtins.int
     MAX_NEW_TOKENS_FIELD_NUMBER: _builtins.int
+    MODEL_VERSION_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     worker_address: _builtins.str
     """host:port of the worker's gRPC server."""
     max_new_tokens: _builtins.int
     """Bound that the grant allows, tokens."""
+    model_version: _builtins.str
+    """Version that serves it; empty when the worker names none."""
     @_builtins.property
     def attempt(self) -> _lifecycle_pb2.Attempt: ...
     @_builtins.property
@@ -443,10 +494,11 @@ class Dispatched(_message.Message):
         grant: _lifecycle_pb2.SignedGrant | None = ...,
         queue_time: _duration_pb2.Duration | None = ...,
         max_new_tokens: _builtins.int = ...,
+        model_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "grant", b"grant", "queue_time", b"queue_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "grant", b"grant", "max_new_tokens", b"max_new_tokens", "queue_time", b"queue_time", "worker_address", b"worker_address", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "grant", b"grant", "max_new_tokens", b"max_new_tokens", "model_version", b"model_version", "queue_time", b"queue_time", "worker_address", b"worker_address", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -461,19 +513,27 @@ class Requeued(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ERROR_REASON_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     error_reason: _error_reason_pb2.ErrorReason.ValueType
     position: _builtins.int
+    @_builtins.property
+    def attempt(self) -> _lifecycle_pb2.Attempt:
+        """Set with PREEMPTED alone, and then a question: a gateway that has passed nothing of this
+        attempt on aborts it and answers AttemptFailed with PREEMPTED; else the attempt goes on.
+        """
+
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         error_reason: _error_reason_pb2.ErrorReason.ValueType = ...,
         position: _builtins.int = ...,
+        attempt: _lifecycle_pb2.Attempt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_reason", b"error_reason", "position", b"position", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "error_reason", b"error_reason", "position", b"position", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

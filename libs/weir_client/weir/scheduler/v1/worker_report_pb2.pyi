@@ -366,6 +366,10 @@ class WorkerRegistered(_message.Message):
     REPORT_INTERVAL_FIELD_NUMBER: _builtins.int
     LOSS_AFTER_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    leader_epoch: _builtins.int
+    """Term of this scheduler, higher for each new active one; 0 where there is one scheduler only."""
     @_builtins.property
     def report_interval(self) -> _duration_pb2.Duration:
         """Reports must come at least this often."""
@@ -376,16 +380,22 @@ class WorkerRegistered(_message.Message):
 
     @_builtins.property
     def parameters(self) -> Global___WorkerParameters: ...
+    @_builtins.property
+    def lease(self) -> _duration_pb2.Duration:
+        """Silence after which another scheduler may have become active; absent likewise."""
+
     def __init__(
         self,
         *,
         report_interval: _duration_pb2.Duration | None = ...,
         loss_after: _duration_pb2.Duration | None = ...,
         parameters: Global___WorkerParameters | None = ...,
+        leader_epoch: _builtins.int = ...,
+        lease: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["loss_after", b"loss_after", "parameters", b"parameters", "report_interval", b"report_interval"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "loss_after", b"loss_after", "parameters", b"parameters", "report_interval", b"report_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["loss_after", b"loss_after", "parameters", b"parameters", "report_interval", b"report_interval"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "lease", b"lease", "loss_after", b"loss_after", "parameters", b"parameters", "report_interval", b"report_interval"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
