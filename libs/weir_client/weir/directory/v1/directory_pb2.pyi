@@ -153,6 +153,56 @@ LIMIT_RESOURCE_IN_FLIGHT_TOKENS: LimitResource.ValueType  # 11
 """Prompt and reserved output tokens of the requests in the system."""
 Global___LimitResource: _TypeAlias = LimitResource  # noqa: Y015
 
+class _VersionStickiness:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VersionStickinessEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VersionStickiness.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERSION_STICKINESS_UNSPECIFIED: _VersionStickiness.ValueType  # 0
+    VERSION_STICKINESS_TENANT: _VersionStickiness.ValueType  # 1
+    """All requests of a tenant."""
+    VERSION_STICKINESS_SESSION: _VersionStickiness.ValueType  # 2
+    """The requests of one session or conversation; one without is drawn alone."""
+    VERSION_STICKINESS_NONE: _VersionStickiness.ValueType  # 3
+    """Every request is drawn alone."""
+
+class VersionStickiness(_VersionStickiness, metaclass=_VersionStickinessEnumTypeWrapper):
+    """Who always gets the same version of a model."""
+
+VERSION_STICKINESS_UNSPECIFIED: VersionStickiness.ValueType  # 0
+VERSION_STICKINESS_TENANT: VersionStickiness.ValueType  # 1
+"""All requests of a tenant."""
+VERSION_STICKINESS_SESSION: VersionStickiness.ValueType  # 2
+"""The requests of one session or conversation; one without is drawn alone."""
+VERSION_STICKINESS_NONE: VersionStickiness.ValueType  # 3
+"""Every request is drawn alone."""
+Global___VersionStickiness: _TypeAlias = VersionStickiness  # noqa: Y015
+
+class _VersionFallback:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VersionFallbackEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VersionFallback.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERSION_FALLBACK_UNSPECIFIED: _VersionFallback.ValueType  # 0
+    VERSION_FALLBACK_OTHER: _VersionFallback.ValueType  # 1
+    """Another version of weight above 0 with the same tokenizer serves it, and the answer says which."""
+    VERSION_FALLBACK_NONE: _VersionFallback.ValueType  # 2
+    """It waits, and ends with NO_WORKER if none comes."""
+
+class VersionFallback(_VersionFallback, metaclass=_VersionFallbackEnumTypeWrapper):
+    """What happens to a request whose drawn version no live worker serves. A version that the
+    request itself names is never exchanged.
+    """
+
+VERSION_FALLBACK_UNSPECIFIED: VersionFallback.ValueType  # 0
+VERSION_FALLBACK_OTHER: VersionFallback.ValueType  # 1
+"""Another version of weight above 0 with the same tokenizer serves it, and the answer says which."""
+VERSION_FALLBACK_NONE: VersionFallback.ValueType  # 2
+"""It waits, and ends with NO_WORKER if none comes."""
+Global___VersionFallback: _TypeAlias = VersionFallback  # noqa: Y015
+
 class _Isolation:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -608,11 +658,17 @@ class Model(_message.Message):
     POOL_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     PRICE_FIELD_NUMBER: _builtins.int
+    VERSION_STICKINESS_FIELD_NUMBER: _builtins.int
+    VERSION_FALLBACK_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     max_context_tokens: _builtins.int
     """Prompt and completion, tokens."""
     pool: _builtins.str
     """Name of the pool that serves it."""
+    version_stickiness: Global___VersionStickiness.ValueType
+    """Who keeps the version that was drawn for a request without one; unspecified: its tenant."""
+    version_fallback: Global___VersionFallback.ValueType
+    """What a drawn version without live worker does; unspecified: OTHER."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelVersion]:
         """Versions by weight; a request without version gets one by weight, sticky per tenant."""
@@ -643,10 +699,12 @@ class Model(_message.Message):
         pool: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         price: Global___Price | None = ...,
+        version_stickiness: Global___VersionStickiness.ValueType = ...,
+        version_fallback: Global___VersionFallback.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "parameters", b"parameters", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "version_fallback", b"version_fallback", "version_stickiness", b"version_stickiness", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -874,11 +932,21 @@ class Pool(_message.Message):
     SCHEDULER_POLICY_FIELD_NUMBER: _builtins.int
     TENANT_ID_FIELD_NUMBER: _builtins.int
     CLASS_FIELD_NUMBER: _builtins.int
+    PREEMPTION_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     isolation: Global___Isolation.ValueType
     scheduler_policy: Global___SchedulerPolicy.ValueType
     tenant_id: _builtins.str
     """Isolation DEDICATED: the tenant that owns it."""
+    @_builtins.property
+    def preemption(self) -> Global___PolicyPreemption:
+        """Takes places back from less urgent requests; absent: never."""
+
+    @_builtins.property
+    def placement(self) -> Global___Placement:
+        """How its requests are placed on workers; absent: every default."""
+
     def __init__(
         self,
         *,
@@ -886,11 +954,123 @@ class Pool(_message.Message):
         isolation: Global___Isolation.ValueType = ...,
         scheduler_policy: Global___SchedulerPolicy.ValueType = ...,
         tenant_id: _builtins.str = ...,
+        preemption: Global___PolicyPreemption | None = ...,
+        placement: Global___Placement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement", "preemption", b"preemption"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["class", b"class", "isolation", b"isolation", "name", b"name", "scheduler_policy", b"scheduler_policy", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["class", b"class", "isolation", b"isolation", "name", b"name", "placement", b"placement", "preemption", b"preemption", "scheduler_policy", b"scheduler_policy", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Pool: _TypeAlias = Pool  # noqa: Y015
+
+@_typing.final
+class PolicyPreemption(_message.Message):
+    """Pre-emption by policy: a request that finds no place takes that of a less urgent one of which
+    nothing was streamed. Apart from the pre-emption of a worker that runs out of memory.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_OVERTAKINGS_FIELD_NUMBER: _builtins.int
+    MAX_PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    MAX_OVERTAKE_RATIO_MILLIS_FIELD_NUMBER: _builtins.int
+    PLACE_WAIT_MS_FIELD_NUMBER: _builtins.int
+    max_overtakings: _builtins.int
+    """Times that one request may be overtaken by pre-empting ones, 1 to 1000; absent: 4."""
+    max_preemptions: _builtins.int
+    """Times that one request may be pre-empted, 1 to 100; absent: 2."""
+    max_overtake_ratio_millis: _builtins.int
+    """Share of the dispatches that may pre-empt, thousandths, 1 to 1000; absent: 100."""
+    place_wait_ms: _builtins.int
+    """Longest wait for the place of a victim, milliseconds, 10 to 60000; absent: 1000."""
+    def __init__(
+        self,
+        *,
+        max_overtakings: _builtins.int | None = ...,
+        max_preemptions: _builtins.int | None = ...,
+        max_overtake_ratio_millis: _builtins.int | None = ...,
+        place_wait_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_overtake_ratio_millis", b"_max_overtake_ratio_millis", "_max_overtakings", b"_max_overtakings", "_max_preemptions", b"_max_preemptions", "_place_wait_ms", b"_place_wait_ms", "max_overtake_ratio_millis", b"max_overtake_ratio_millis", "max_overtakings", b"max_overtakings", "max_preemptions", b"max_preemptions", "place_wait_ms", b"place_wait_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_overtake_ratio_millis", b"_max_overtake_ratio_millis", "_max_overtakings", b"_max_overtakings", "_max_preemptions", b"_max_preemptions", "_place_wait_ms", b"_place_wait_ms", "max_overtake_ratio_millis", b"max_overtake_ratio_millis", "max_overtakings", b"max_overtakings", "max_preemptions", b"max_preemptions", "place_wait_ms", b"place_wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_overtake_ratio_millis: _TypeAlias = _typing.Literal["max_overtake_ratio_millis"]  # noqa: Y015
+    _WhichOneofArgType__max_overtake_ratio_millis: _TypeAlias = _typing.Literal["_max_overtake_ratio_millis", b"_max_overtake_ratio_millis"]  # noqa: Y015
+    _WhichOneofReturnType__max_overtakings: _TypeAlias = _typing.Literal["max_overtakings"]  # noqa: Y015
+    _WhichOneofArgType__max_overtakings: _TypeAlias = _typing.Literal["_max_overtakings", b"_max_overtakings"]  # noqa: Y015
+    _WhichOneofReturnType__max_preemptions: _TypeAlias = _typing.Literal["max_preemptions"]  # noqa: Y015
+    _WhichOneofArgType__max_preemptions: _TypeAlias = _typing.Literal["_max_preemptions", b"_max_preemptions"]  # noqa: Y015
+    _WhichOneofReturnType__place_wait_ms: _TypeAlias = _typing.Literal["place_wait_ms"]  # noqa: Y015
+    _WhichOneofArgType__place_wait_ms: _TypeAlias = _typing.Literal["_place_wait_ms", b"_place_wait_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_overtake_ratio_millis) -> _WhichOneofReturnType__max_overtake_ratio_millis | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_overtakings) -> _WhichOneofReturnType__max_overtakings | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_preemptions) -> _WhichOneofReturnType__max_preemptions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__place_wait_ms) -> _WhichOneofReturnType__place_wait_ms | None: ...
+
+Global___PolicyPreemption: _TypeAlias = PolicyPreemption  # noqa: Y015
+
+@_typing.final
+class Placement(_message.Message):
+    """How requests are placed on workers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_WAIT_MS_FIELD_NUMBER: _builtins.int
+    AFFINITY_EXCESS_MILLIS_FIELD_NUMBER: _builtins.int
+    AFFINITY_SLACK_TOKENS_FIELD_NUMBER: _builtins.int
+    RETRY_RATIO_MILLIS_FIELD_NUMBER: _builtins.int
+    RETRIES_PER_S_FIELD_NUMBER: _builtins.int
+    session_wait_ms: _builtins.int
+    """Longest wait for the worker of the request's session, milliseconds, 0 to 60000; absent: 100."""
+    affinity_excess_millis: _builtins.int
+    """A cached prefix counts only on a worker whose recent work is at most the mean of the fleet
+    times 1 + this, thousandths, 0 to 10000; absent: 200.
+    """
+    affinity_slack_tokens: _builtins.int
+    """Added to that bound, tokens, 0 or more; absent: 2048."""
+    retry_ratio_millis: _builtins.int
+    """Refused attempts that are tried again, thousandths of the dispatches, 0 to 1000; absent: 100."""
+    retries_per_s: _builtins.int
+    """Added to them, a second, 0 to 1000; absent: 2."""
+    def __init__(
+        self,
+        *,
+        session_wait_ms: _builtins.int | None = ...,
+        affinity_excess_millis: _builtins.int | None = ...,
+        affinity_slack_tokens: _builtins.int | None = ...,
+        retry_ratio_millis: _builtins.int | None = ...,
+        retries_per_s: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_affinity_excess_millis", b"_affinity_excess_millis", "_affinity_slack_tokens", b"_affinity_slack_tokens", "_retries_per_s", b"_retries_per_s", "_retry_ratio_millis", b"_retry_ratio_millis", "_session_wait_ms", b"_session_wait_ms", "affinity_excess_millis", b"affinity_excess_millis", "affinity_slack_tokens", b"affinity_slack_tokens", "retries_per_s", b"retries_per_s", "retry_ratio_millis", b"retry_ratio_millis", "session_wait_ms", b"session_wait_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_affinity_excess_millis", b"_affinity_excess_millis", "_affinity_slack_tokens", b"_affinity_slack_tokens", "_retries_per_s", b"_retries_per_s", "_retry_ratio_millis", b"_retry_ratio_millis", "_session_wait_ms", b"_session_wait_ms", "affinity_excess_millis", b"affinity_excess_millis", "affinity_slack_tokens", b"affinity_slack_tokens", "retries_per_s", b"retries_per_s", "retry_ratio_millis", b"retry_ratio_millis", "session_wait_ms", b"session_wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__affinity_excess_millis: _TypeAlias = _typing.Literal["affinity_excess_millis"]  # noqa: Y015
+    _WhichOneofArgType__affinity_excess_millis: _TypeAlias = _typing.Literal["_affinity_excess_millis", b"_affinity_excess_millis"]  # noqa: Y015
+    _WhichOneofReturnType__affinity_slack_tokens: _TypeAlias = _typing.Literal["affinity_slack_tokens"]  # noqa: Y015
+    _WhichOneofArgType__affinity_slack_tokens: _TypeAlias = _typing.Literal["_affinity_slack_tokens", b"_affinity_slack_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__retries_per_s: _TypeAlias = _typing.Literal["retries_per_s"]  # noqa: Y015
+    _WhichOneofArgType__retries_per_s: _TypeAlias = _typing.Literal["_retries_per_s", b"_retries_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__retry_ratio_millis: _TypeAlias = _typing.Literal["retry_ratio_millis"]  # noqa: Y015
+    _WhichOneofArgType__retry_ratio_millis: _TypeAlias = _typing.Literal["_retry_ratio_millis", b"_retry_ratio_millis"]  # noqa: Y015
+    _WhichOneofReturnType__session_wait_ms: _TypeAlias = _typing.Literal["session_wait_ms"]  # noqa: Y015
+    _WhichOneofArgType__session_wait_ms: _TypeAlias = _typing.Literal["_session_wait_ms", b"_session_wait_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__affinity_excess_millis) -> _WhichOneofReturnType__affinity_excess_millis | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__affinity_slack_tokens) -> _WhichOneofReturnType__affinity_slack_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retries_per_s) -> _WhichOneofReturnType__retries_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_ratio_millis) -> _WhichOneofReturnType__retry_ratio_millis | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session_wait_ms) -> _WhichOneofReturnType__session_wait_ms | None: ...
+
+Global___Placement: _TypeAlias = Placement  # noqa: Y015
