@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from weir_scheduler.rules.placement_rules import PlacementRules
+from weir_scheduler.rules.preemption_rules import PreemptionRules
+
 
 class Isolation(StrEnum):
     """How the tenants of a pool are kept apart."""
@@ -21,11 +24,15 @@ class PoolRules:
         name: of the pool.
         isolation: of its tenants.
         policy: name of the order within a queue, a key of `policies.named.POLICIES`.
+        placement: how its requests are placed.
+        preemption: bounds of pre-emption by policy; None: never.
     """
 
     name: str
     isolation: Isolation
     policy: str
+    placement: PlacementRules = PlacementRules()
+    preemption: PreemptionRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
