@@ -51,6 +51,7 @@ class Reason(StrEnum):
     NOT_BUILT_YET = "NOT_BUILT_YET"
     ENGINE_FAILED = "ENGINE_FAILED"
     INTERNAL = "INTERNAL"
+    OVERLOADED = "OVERLOADED"
     NOT_LEADER = "NOT_LEADER"
     PREEMPTED = "PREEMPTED"
 
@@ -127,6 +128,7 @@ WIRE_CODES: dict[Reason, WireCode] = {
     Reason.NOT_BUILT_YET: WireCode("UNIMPLEMENTED", 501, _SERVER, "not_built_yet"),
     Reason.ENGINE_FAILED: WireCode("INTERNAL", 500, _SERVER, "engine_failed"),
     Reason.INTERNAL: WireCode("INTERNAL", 500, _SERVER, "internal_error"),
+    Reason.OVERLOADED: WireCode("UNAVAILABLE", 503, _SERVER, "overloaded"),
     Reason.NOT_LEADER: WireCode("UNAVAILABLE", 503, _SERVER, "not_leader"),
     Reason.PREEMPTED: WireCode("UNAVAILABLE", 503, _SERVER, "preempted"),
 }

@@ -104,6 +104,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The engine failed on this request."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 40
     """A fault of ours; the message holds only the request id."""
+    ERROR_REASON_OVERLOADED: _ErrorReason.ValueType  # 42
+    """It would wait longer than it may, or gives way to more urgent requests; refused at once."""
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 43
     """This scheduler is not the active one, or a newer one is: ask the one that the metadata's
     `leader` names.
@@ -198,6 +200,8 @@ ERROR_REASON_ENGINE_FAILED: ErrorReason.ValueType  # 39
 """The engine failed on this request."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 40
 """A fault of ours; the message holds only the request id."""
+ERROR_REASON_OVERLOADED: ErrorReason.ValueType  # 42
+"""It would wait longer than it may, or gives way to more urgent requests; refused at once."""
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 43
 """This scheduler is not the active one, or a newer one is: ask the one that the metadata's
 `leader` names.

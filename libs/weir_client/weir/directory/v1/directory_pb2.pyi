@@ -203,6 +203,94 @@ VERSION_FALLBACK_NONE: VersionFallback.ValueType  # 2
 """It waits, and ends with NO_WORKER if none comes."""
 Global___VersionFallback: _TypeAlias = VersionFallback  # noqa: Y015
 
+class _PromptLength:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PromptLengthEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PromptLength.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROMPT_LENGTH_UNSPECIFIED: _PromptLength.ValueType  # 0
+    """Any."""
+    PROMPT_LENGTH_SHORT: _PromptLength.ValueType  # 1
+    """Up to the threshold."""
+    PROMPT_LENGTH_LONG: _PromptLength.ValueType  # 2
+    """Above it."""
+
+class PromptLength(_PromptLength, metaclass=_PromptLengthEnumTypeWrapper):
+    """Length of a prompt with its output, as seen by long_context_threshold."""
+
+PROMPT_LENGTH_UNSPECIFIED: PromptLength.ValueType  # 0
+"""Any."""
+PROMPT_LENGTH_SHORT: PromptLength.ValueType  # 1
+"""Up to the threshold."""
+PROMPT_LENGTH_LONG: PromptLength.ValueType  # 2
+"""Above it."""
+Global___PromptLength: _TypeAlias = PromptLength  # noqa: Y015
+
+class _WhenGone:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WhenGoneEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WhenGone.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WHEN_GONE_UNSPECIFIED: _WhenGone.ValueType  # 0
+    """Isolation DEDICATED: as REFUSE; else, in a further pool, as SHARED."""
+    WHEN_GONE_REFUSE: _WhenGone.ValueType  # 1
+    """Refused, after a short wait for a worker to come back."""
+    WHEN_GONE_WAIT: _WhenGone.ValueType  # 2
+    """They wait, as long as a request may wait at all."""
+    WHEN_GONE_SHARED: _WhenGone.ValueType  # 3
+    """They go to another pool of the model."""
+
+class WhenGone(_WhenGone, metaclass=_WhenGoneEnumTypeWrapper):
+    """What becomes of the requests of a pool while none of its workers is live."""
+
+WHEN_GONE_UNSPECIFIED: WhenGone.ValueType  # 0
+"""Isolation DEDICATED: as REFUSE; else, in a further pool, as SHARED."""
+WHEN_GONE_REFUSE: WhenGone.ValueType  # 1
+"""Refused, after a short wait for a worker to come back."""
+WHEN_GONE_WAIT: WhenGone.ValueType  # 2
+"""They wait, as long as a request may wait at all."""
+WHEN_GONE_SHARED: WhenGone.ValueType  # 3
+"""They go to another pool of the model."""
+Global___WhenGone: _TypeAlias = WhenGone  # noqa: Y015
+
+class _ShedCurve:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ShedCurveEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ShedCurve.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SHED_CURVE_UNSPECIFIED: _ShedCurve.ValueType  # 0
+    """As GATE."""
+    SHED_CURVE_GATE: _ShedCurve.ValueType  # 1
+    """Nothing is refused below queue_timeout_ms."""
+    SHED_CURVE_HOLDBACK: _ShedCurve.ValueType  # 2
+    """By priority: the bound grows in a line from shed_from_millis at priority 0 to
+    queue_timeout_ms at priority 100.
+    """
+    SHED_CURVE_POWER: _ShedCurve.ValueType  # 3
+    """By lot, requests of priority 0 alone: the chance grows with the fifth power of the wait
+    above shed_from_millis.
+    """
+
+class ShedCurve(_ShedCurve, metaclass=_ShedCurveEnumTypeWrapper):
+    """How refusals grow with the predicted wait. At queue_timeout_ms every curve refuses."""
+
+SHED_CURVE_UNSPECIFIED: ShedCurve.ValueType  # 0
+"""As GATE."""
+SHED_CURVE_GATE: ShedCurve.ValueType  # 1
+"""Nothing is refused below queue_timeout_ms."""
+SHED_CURVE_HOLDBACK: ShedCurve.ValueType  # 2
+"""By priority: the bound grows in a line from shed_from_millis at priority 0 to
+queue_timeout_ms at priority 100.
+"""
+SHED_CURVE_POWER: ShedCurve.ValueType  # 3
+"""By lot, requests of priority 0 alone: the chance grows with the fifth power of the wait
+above shed_from_millis.
+"""
+Global___ShedCurve: _TypeAlias = ShedCurve  # noqa: Y015
+
 class _Isolation:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -480,6 +568,7 @@ class Policy(_message.Message):
     EXTEND_POLICY_FIELD_NUMBER: _builtins.int
     DEGRADATIONS_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
+    SLO_FIELD_NUMBER: _builtins.int
     weight: _builtins.int
     """Relative share in the fair queue, 1 to 1000; 0 means 1."""
     max_priority: _builtins.int
@@ -506,6 +595,10 @@ class Policy(_message.Message):
     def kv(self) -> Global___KvPolicy:
         """The tenant's part of the KV caches; each field falls back to the plan's."""
 
+    @_builtins.property
+    def slo(self) -> Global___SloTargets:
+        """What answers should take; each field falls back to the plan's."""
+
     def __init__(
         self,
         *,
@@ -519,14 +612,72 @@ class Policy(_message.Message):
         extend_policy: Global___ExtendPolicy.ValueType = ...,
         degradations: _abc.Iterable[_builtins.str] | None = ...,
         kv: Global___KvPolicy | None = ...,
+        slo: Global___SloTargets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv", "slo", b"slo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "degradations", b"degradations", "extend_policy", b"extend_policy", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "degradations", b"degradations", "extend_policy", b"extend_policy", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Policy: _TypeAlias = Policy  # noqa: Y015
+
+@_typing.final
+class SloTargets(_message.Message):
+    """Targets for the interactive requests of a tenant. A field that is absent or 0 sets none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TTFT_MS_FIELD_NUMBER: _builtins.int
+    ITL_MS_FIELD_NUMBER: _builtins.int
+    E2E_MS_FIELD_NUMBER: _builtins.int
+    ATTAINMENT_MILLIS_FIELD_NUMBER: _builtins.int
+    SHED_FIELD_NUMBER: _builtins.int
+    ttft_ms: _builtins.int
+    """From the arrival at a gateway to the first token, milliseconds."""
+    itl_ms: _builtins.int
+    """Mean time between two tokens of one answer, milliseconds."""
+    e2e_ms: _builtins.int
+    """From the arrival at a gateway to the end of the answer, milliseconds."""
+    attainment_millis: _builtins.int
+    """Share of the requests that should keep a target, thousandths, 500 to 999; absent: 950."""
+    shed: _builtins.bool
+    """Refuse a request at once whose predicted wait is longer than ttft_ms."""
+    def __init__(
+        self,
+        *,
+        ttft_ms: _builtins.int | None = ...,
+        itl_ms: _builtins.int | None = ...,
+        e2e_ms: _builtins.int | None = ...,
+        attainment_millis: _builtins.int | None = ...,
+        shed: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attainment_millis", b"_attainment_millis", "_e2e_ms", b"_e2e_ms", "_itl_ms", b"_itl_ms", "_shed", b"_shed", "_ttft_ms", b"_ttft_ms", "attainment_millis", b"attainment_millis", "e2e_ms", b"e2e_ms", "itl_ms", b"itl_ms", "shed", b"shed", "ttft_ms", b"ttft_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attainment_millis", b"_attainment_millis", "_e2e_ms", b"_e2e_ms", "_itl_ms", b"_itl_ms", "_shed", b"_shed", "_ttft_ms", b"_ttft_ms", "attainment_millis", b"attainment_millis", "e2e_ms", b"e2e_ms", "itl_ms", b"itl_ms", "shed", b"shed", "ttft_ms", b"ttft_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__attainment_millis: _TypeAlias = _typing.Literal["attainment_millis"]  # noqa: Y015
+    _WhichOneofArgType__attainment_millis: _TypeAlias = _typing.Literal["_attainment_millis", b"_attainment_millis"]  # noqa: Y015
+    _WhichOneofReturnType__e2e_ms: _TypeAlias = _typing.Literal["e2e_ms"]  # noqa: Y015
+    _WhichOneofArgType__e2e_ms: _TypeAlias = _typing.Literal["_e2e_ms", b"_e2e_ms"]  # noqa: Y015
+    _WhichOneofReturnType__itl_ms: _TypeAlias = _typing.Literal["itl_ms"]  # noqa: Y015
+    _WhichOneofArgType__itl_ms: _TypeAlias = _typing.Literal["_itl_ms", b"_itl_ms"]  # noqa: Y015
+    _WhichOneofReturnType__shed: _TypeAlias = _typing.Literal["shed"]  # noqa: Y015
+    _WhichOneofArgType__shed: _TypeAlias = _typing.Literal["_shed", b"_shed"]  # noqa: Y015
+    _WhichOneofReturnType__ttft_ms: _TypeAlias = _typing.Literal["ttft_ms"]  # noqa: Y015
+    _WhichOneofArgType__ttft_ms: _TypeAlias = _typing.Literal["_ttft_ms", b"_ttft_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__attainment_millis) -> _WhichOneofReturnType__attainment_millis | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__e2e_ms) -> _WhichOneofReturnType__e2e_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__itl_ms) -> _WhichOneofReturnType__itl_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shed) -> _WhichOneofReturnType__shed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ttft_ms) -> _WhichOneofReturnType__ttft_ms | None: ...
+
+Global___SloTargets: _TypeAlias = SloTargets  # noqa: Y015
 
 @_typing.final
 class KvPolicy(_message.Message):
@@ -660,11 +811,12 @@ class Model(_message.Message):
     PRICE_FIELD_NUMBER: _builtins.int
     VERSION_STICKINESS_FIELD_NUMBER: _builtins.int
     VERSION_FALLBACK_FIELD_NUMBER: _builtins.int
+    FURTHER_POOLS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     max_context_tokens: _builtins.int
     """Prompt and completion, tokens."""
     pool: _builtins.str
-    """Name of the pool that serves it."""
+    """Name of the pool that serves it: whatever none of `further_pools` takes."""
     version_stickiness: Global___VersionStickiness.ValueType
     """Who keeps the version that was drawn for a request without one; unspecified: its tenant."""
     version_fallback: Global___VersionFallback.ValueType
@@ -687,6 +839,10 @@ class Model(_message.Message):
     def price(self) -> Global___Price:
         """What tokens of the model cost; absent: nothing."""
 
+    @_builtins.property
+    def further_pools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Pools that take part of its requests: those of one tenant, class or length."""
+
     def __init__(
         self,
         *,
@@ -701,10 +857,11 @@ class Model(_message.Message):
         price: Global___Price | None = ...,
         version_stickiness: Global___VersionStickiness.ValueType = ...,
         version_fallback: Global___VersionFallback.ValueType = ...,
+        further_pools: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "parameters", b"parameters", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "version_fallback", b"version_fallback", "version_stickiness", b"version_stickiness", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "further_pools", b"further_pools", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "version_fallback", b"version_fallback", "version_stickiness", b"version_stickiness", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -814,6 +971,9 @@ class ModelParameters(_message.Message):
     LONG_CONTEXT_THRESHOLD_FIELD_NUMBER: _builtins.int
     MAX_STEP_TOKENS_FIELD_NUMBER: _builtins.int
     PROFILES_FIELD_NUMBER: _builtins.int
+    OFFLINE_BATCH_WAIT_MS_FIELD_NUMBER: _builtins.int
+    OFFLINE_MAX_BATCH_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_LONG_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """In Tenant.model_parameters: the model that they are for; empty: all."""
     default_max_new_tokens: _builtins.int
@@ -834,6 +994,17 @@ class ModelParameters(_message.Message):
     long_context_threshold: _builtins.int
     max_step_tokens: _builtins.int
     """The worker's per-step compute bound, tokens."""
+    offline_batch_wait_ms: _builtins.int
+    """Batch window of the class batch; absent: ten times batch_wait_ms."""
+    offline_max_batch_tokens: _builtins.int
+    """Bound on the summed estimated cost of a batch with requests of the class batch or of the
+    latency SLA throughput, tokens; of the others in it max_batch_tokens stays the bound.
+    Absent: twice max_batch_tokens.
+    """
+    max_running_long: _builtins.int
+    """Requests over long_context_threshold that run at once on one worker outside a pool of
+    their own; absent: a quarter of what may run at once.
+    """
     @_builtins.property
     def profiles(self) -> _containers.MessageMap[_builtins.str, Global___ModelParameters]:
         """By worker profile (device, memory, dtype, engine, parallelism)."""
@@ -857,10 +1028,13 @@ class ModelParameters(_message.Message):
         long_context_threshold: _builtins.int | None = ...,
         max_step_tokens: _builtins.int | None = ...,
         profiles: _abc.Mapping[_builtins.str, Global___ModelParameters] | None = ...,
+        offline_batch_wait_ms: _builtins.int | None = ...,
+        offline_max_batch_tokens: _builtins.int | None = ...,
+        max_running_long: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha_millis", b"_alpha_millis", "_batch_wait_ms", b"_batch_wait_ms", "_default_max_new_tokens", b"_default_max_new_tokens", "_long_context_threshold", b"_long_context_threshold", "_max_batch_size", b"_max_batch_size", "_max_batch_tokens", b"_max_batch_tokens", "_max_concurrent_requests", b"_max_concurrent_requests", "_max_new_tokens", b"_max_new_tokens", "_max_queued_requests", b"_max_queued_requests", "_max_step_tokens", b"_max_step_tokens", "_queue_timeout_ms", b"_queue_timeout_ms", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "alpha_millis", b"alpha_millis", "batch_wait_ms", b"batch_wait_ms", "default_max_new_tokens", b"default_max_new_tokens", "long_context_threshold", b"long_context_threshold", "max_batch_size", b"max_batch_size", "max_batch_tokens", b"max_batch_tokens", "max_concurrent_requests", b"max_concurrent_requests", "max_new_tokens", b"max_new_tokens", "max_queued_requests", b"max_queued_requests", "max_step_tokens", b"max_step_tokens", "queue_timeout_ms", b"queue_timeout_ms", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha_millis", b"_alpha_millis", "_batch_wait_ms", b"_batch_wait_ms", "_default_max_new_tokens", b"_default_max_new_tokens", "_long_context_threshold", b"_long_context_threshold", "_max_batch_size", b"_max_batch_size", "_max_batch_tokens", b"_max_batch_tokens", "_max_concurrent_requests", b"_max_concurrent_requests", "_max_new_tokens", b"_max_new_tokens", "_max_queued_requests", b"_max_queued_requests", "_max_running_long", b"_max_running_long", "_max_step_tokens", b"_max_step_tokens", "_offline_batch_wait_ms", b"_offline_batch_wait_ms", "_offline_max_batch_tokens", b"_offline_max_batch_tokens", "_queue_timeout_ms", b"_queue_timeout_ms", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "alpha_millis", b"alpha_millis", "batch_wait_ms", b"batch_wait_ms", "default_max_new_tokens", b"default_max_new_tokens", "long_context_threshold", b"long_context_threshold", "max_batch_size", b"max_batch_size", "max_batch_tokens", b"max_batch_tokens", "max_concurrent_requests", b"max_concurrent_requests", "max_new_tokens", b"max_new_tokens", "max_queued_requests", b"max_queued_requests", "max_running_long", b"max_running_long", "max_step_tokens", b"max_step_tokens", "offline_batch_wait_ms", b"offline_batch_wait_ms", "offline_max_batch_tokens", b"offline_max_batch_tokens", "queue_timeout_ms", b"queue_timeout_ms", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha_millis", b"_alpha_millis", "_batch_wait_ms", b"_batch_wait_ms", "_default_max_new_tokens", b"_default_max_new_tokens", "_long_context_threshold", b"_long_context_threshold", "_max_batch_size", b"_max_batch_size", "_max_batch_tokens", b"_max_batch_tokens", "_max_concurrent_requests", b"_max_concurrent_requests", "_max_new_tokens", b"_max_new_tokens", "_max_queued_requests", b"_max_queued_requests", "_max_step_tokens", b"_max_step_tokens", "_queue_timeout_ms", b"_queue_timeout_ms", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "alpha_millis", b"alpha_millis", "batch_wait_ms", b"batch_wait_ms", "default_max_new_tokens", b"default_max_new_tokens", "long_context_threshold", b"long_context_threshold", "max_batch_size", b"max_batch_size", "max_batch_tokens", b"max_batch_tokens", "max_concurrent_requests", b"max_concurrent_requests", "max_new_tokens", b"max_new_tokens", "max_queued_requests", b"max_queued_requests", "max_step_tokens", b"max_step_tokens", "model", b"model", "profiles", b"profiles", "queue_timeout_ms", b"queue_timeout_ms", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha_millis", b"_alpha_millis", "_batch_wait_ms", b"_batch_wait_ms", "_default_max_new_tokens", b"_default_max_new_tokens", "_long_context_threshold", b"_long_context_threshold", "_max_batch_size", b"_max_batch_size", "_max_batch_tokens", b"_max_batch_tokens", "_max_concurrent_requests", b"_max_concurrent_requests", "_max_new_tokens", b"_max_new_tokens", "_max_queued_requests", b"_max_queued_requests", "_max_running_long", b"_max_running_long", "_max_step_tokens", b"_max_step_tokens", "_offline_batch_wait_ms", b"_offline_batch_wait_ms", "_offline_max_batch_tokens", b"_offline_max_batch_tokens", "_queue_timeout_ms", b"_queue_timeout_ms", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "alpha_millis", b"alpha_millis", "batch_wait_ms", b"batch_wait_ms", "default_max_new_tokens", b"default_max_new_tokens", "long_context_threshold", b"long_context_threshold", "max_batch_size", b"max_batch_size", "max_batch_tokens", b"max_batch_tokens", "max_concurrent_requests", b"max_concurrent_requests", "max_new_tokens", b"max_new_tokens", "max_queued_requests", b"max_queued_requests", "max_running_long", b"max_running_long", "max_step_tokens", b"max_step_tokens", "model", b"model", "offline_batch_wait_ms", b"offline_batch_wait_ms", "offline_max_batch_tokens", b"offline_max_batch_tokens", "profiles", b"profiles", "queue_timeout_ms", b"queue_timeout_ms", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha_millis: _TypeAlias = _typing.Literal["alpha_millis"]  # noqa: Y015
     _WhichOneofArgType__alpha_millis: _TypeAlias = _typing.Literal["_alpha_millis", b"_alpha_millis"]  # noqa: Y015
@@ -880,8 +1054,14 @@ class ModelParameters(_message.Message):
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_queued_requests: _TypeAlias = _typing.Literal["max_queued_requests"]  # noqa: Y015
     _WhichOneofArgType__max_queued_requests: _TypeAlias = _typing.Literal["_max_queued_requests", b"_max_queued_requests"]  # noqa: Y015
+    _WhichOneofReturnType__max_running_long: _TypeAlias = _typing.Literal["max_running_long"]  # noqa: Y015
+    _WhichOneofArgType__max_running_long: _TypeAlias = _typing.Literal["_max_running_long", b"_max_running_long"]  # noqa: Y015
     _WhichOneofReturnType__max_step_tokens: _TypeAlias = _typing.Literal["max_step_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_step_tokens: _TypeAlias = _typing.Literal["_max_step_tokens", b"_max_step_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__offline_batch_wait_ms: _TypeAlias = _typing.Literal["offline_batch_wait_ms"]  # noqa: Y015
+    _WhichOneofArgType__offline_batch_wait_ms: _TypeAlias = _typing.Literal["_offline_batch_wait_ms", b"_offline_batch_wait_ms"]  # noqa: Y015
+    _WhichOneofReturnType__offline_max_batch_tokens: _TypeAlias = _typing.Literal["offline_max_batch_tokens"]  # noqa: Y015
+    _WhichOneofArgType__offline_max_batch_tokens: _TypeAlias = _typing.Literal["_offline_max_batch_tokens", b"_offline_max_batch_tokens"]  # noqa: Y015
     _WhichOneofReturnType__queue_timeout_ms: _TypeAlias = _typing.Literal["queue_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__queue_timeout_ms: _TypeAlias = _typing.Literal["_queue_timeout_ms", b"_queue_timeout_ms"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
@@ -909,7 +1089,13 @@ class ModelParameters(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_queued_requests) -> _WhichOneofReturnType__max_queued_requests | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_long) -> _WhichOneofReturnType__max_running_long | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_step_tokens) -> _WhichOneofReturnType__max_step_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offline_batch_wait_ms) -> _WhichOneofReturnType__offline_batch_wait_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offline_max_batch_tokens) -> _WhichOneofReturnType__offline_max_batch_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_timeout_ms) -> _WhichOneofReturnType__queue_timeout_ms | None: ...
     @_typing.overload
@@ -923,7 +1109,9 @@ Global___ModelParameters: _TypeAlias = ModelParameters  # noqa: Y015
 
 @_typing.final
 class Pool(_message.Message):
-    """Workers that share a queue."""
+    """Workers that share a queue. A request goes to the first of its model's pools that takes it,
+    pools of its tenant before others, and those for one length or class before those for all.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -932,6 +1120,15 @@ class Pool(_message.Message):
     SCHEDULER_POLICY_FIELD_NUMBER: _builtins.int
     TENANT_ID_FIELD_NUMBER: _builtins.int
     CLASS_FIELD_NUMBER: _builtins.int
+    PROFILES_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    INTERACTIVE_SHARE_FIELD_NUMBER: _builtins.int
+    BATCH_SHARE_FIELD_NUMBER: _builtins.int
+    SHORT_SHARE_FIELD_NUMBER: _builtins.int
+    LONG_SHARE_FIELD_NUMBER: _builtins.int
+    WHEN_GONE_FIELD_NUMBER: _builtins.int
+    SHED_CURVE_FIELD_NUMBER: _builtins.int
+    SHED_FROM_MILLIS_FIELD_NUMBER: _builtins.int
     PREEMPTION_FIELD_NUMBER: _builtins.int
     PLACEMENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -939,6 +1136,30 @@ class Pool(_message.Message):
     scheduler_policy: Global___SchedulerPolicy.ValueType
     tenant_id: _builtins.str
     """Isolation DEDICATED: the tenant that owns it."""
+    length: Global___PromptLength.ValueType
+    """The requests that it serves, by long_context_threshold; unspecified: all."""
+    interactive_share: _builtins.int
+    """Shares of service while both classes wait, 1 to 1000; 0 means 9 and 1."""
+    batch_share: _builtins.int
+    short_share: _builtins.int
+    """Shares of service within a class while short and long requests wait, 1 to 1000; 0 means
+    4 and 1.
+    """
+    long_share: _builtins.int
+    when_gone: Global___WhenGone.ValueType
+    """What becomes of its requests while none of its workers is live."""
+    shed_curve: Global___ShedCurve.ValueType
+    """Which interactive requests are refused while the pool is busy, and from where on."""
+    shed_from_millis: _builtins.int
+    """Predicted wait, in thousandths of queue_timeout_ms, from which the least urgent requests
+    are refused; 0 means 500. 1 to 999.
+    """
+    @_builtins.property
+    def profiles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Profiles of the workers that belong to it; empty: those that no other pool of the model
+        claims. Isolation DEDICATED: the workers that name the tenant belong to it as well.
+        """
+
     @_builtins.property
     def preemption(self) -> Global___PolicyPreemption:
         """Takes places back from less urgent requests; absent: never."""
@@ -954,12 +1175,21 @@ class Pool(_message.Message):
         isolation: Global___Isolation.ValueType = ...,
         scheduler_policy: Global___SchedulerPolicy.ValueType = ...,
         tenant_id: _builtins.str = ...,
+        profiles: _abc.Iterable[_builtins.str] | None = ...,
+        length: Global___PromptLength.ValueType = ...,
+        interactive_share: _builtins.int = ...,
+        batch_share: _builtins.int = ...,
+        short_share: _builtins.int = ...,
+        long_share: _builtins.int = ...,
+        when_gone: Global___WhenGone.ValueType = ...,
+        shed_curve: Global___ShedCurve.ValueType = ...,
+        shed_from_millis: _builtins.int = ...,
         preemption: Global___PolicyPreemption | None = ...,
         placement: Global___Placement | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement", "preemption", b"preemption"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["class", b"class", "isolation", b"isolation", "name", b"name", "placement", b"placement", "preemption", b"preemption", "scheduler_policy", b"scheduler_policy", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_share", b"batch_share", "class", b"class", "interactive_share", b"interactive_share", "isolation", b"isolation", "length", b"length", "long_share", b"long_share", "name", b"name", "placement", b"placement", "preemption", b"preemption", "profiles", b"profiles", "scheduler_policy", b"scheduler_policy", "shed_curve", b"shed_curve", "shed_from_millis", b"shed_from_millis", "short_share", b"short_share", "tenant_id", b"tenant_id", "when_gone", b"when_gone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

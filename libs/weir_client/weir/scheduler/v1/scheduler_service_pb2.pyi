@@ -47,6 +47,16 @@ class _QueueReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QueueReas
     """No live worker serves the model at this moment."""
     QUEUE_REASON_BATCH_WINDOW: _QueueReason.ValueType  # 7
     """The batch window is open."""
+    QUEUE_REASON_LONG_CAP: _QueueReason.ValueType  # 8
+    """Every worker is at max_running_long."""
+    QUEUE_REASON_CLASS_SHARE: _QueueReason.ValueType  # 9
+    """Requests of the other class are ahead, by the shares of the classes."""
+    QUEUE_REASON_LENGTH_SHARE: _QueueReason.ValueType  # 10
+    """Requests of other length are ahead, by the shares of short and long ones, or because a long
+    one has been overtaken often enough.
+    """
+    QUEUE_REASON_WORKERS_TRIED: _QueueReason.ValueType  # 11
+    """Every live worker has failed it; it tries again soon."""
     QUEUE_REASON_SESSION_WAIT: _QueueReason.ValueType  # 12
     """The worker of its session is full; after session_wait_ms it goes elsewhere."""
     QUEUE_REASON_PREEMPTED: _QueueReason.ValueType  # 13
@@ -72,6 +82,16 @@ QUEUE_REASON_NO_WORKER: QueueReason.ValueType  # 6
 """No live worker serves the model at this moment."""
 QUEUE_REASON_BATCH_WINDOW: QueueReason.ValueType  # 7
 """The batch window is open."""
+QUEUE_REASON_LONG_CAP: QueueReason.ValueType  # 8
+"""Every worker is at max_running_long."""
+QUEUE_REASON_CLASS_SHARE: QueueReason.ValueType  # 9
+"""Requests of the other class are ahead, by the shares of the classes."""
+QUEUE_REASON_LENGTH_SHARE: QueueReason.ValueType  # 10
+"""Requests of other length are ahead, by the shares of short and long ones, or because a long
+one has been overtaken often enough.
+"""
+QUEUE_REASON_WORKERS_TRIED: QueueReason.ValueType  # 11
+"""Every live worker has failed it; it tries again soon."""
 QUEUE_REASON_SESSION_WAIT: QueueReason.ValueType  # 12
 """The worker of its session is full; after session_wait_ms it goes elsewhere."""
 QUEUE_REASON_PREEMPTED: QueueReason.ValueType  # 13
@@ -545,10 +565,31 @@ class Rejected(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ERROR_REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     error_reason: _error_reason_pb2.ErrorReason.ValueType
     message: _builtins.str
@@ -557,6 +598,10 @@ class Rejected(_message.Message):
     def retry_after(self) -> _duration_pb2.Duration:
         """Absent: unknown, or a retry is useless."""
 
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Names of the limit and of its scope, for programs: `limit`, `scope`."""
+
     def __init__(
         self,
         *,
@@ -564,10 +609,11 @@ class Rejected(_message.Message):
         error_reason: _error_reason_pb2.ErrorReason.ValueType = ...,
         message: _builtins.str = ...,
         retry_after: _duration_pb2.Duration | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_reason", b"error_reason", "message", b"message", "request_id", b"request_id", "retry_after", b"retry_after"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_reason", b"error_reason", "message", b"message", "metadata", b"metadata", "request_id", b"request_id", "retry_after", b"retry_after"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -897,3 +943,221 @@ class DrainWorkerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrainWorkerResponse: _TypeAlias = DrainWorkerResponse  # noqa: Y015
+
+@_typing.final
+class GetPoolStatusRequest(_message.Message):
+    """Asks for the pools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """Targets of this tenant alone; empty: of all that have some."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPoolStatusRequest: _TypeAlias = GetPoolStatusRequest  # noqa: Y015
+
+@_typing.final
+class GetPoolStatusResponse(_message.Message):
+    """The pools, and how targets are kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOLS_FIELD_NUMBER: _builtins.int
+    SLOS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolStatus]: ...
+    @_builtins.property
+    def slos(self) -> _containers.RepeatedCompositeFieldContainer[Global___SloStatus]: ...
+    def __init__(
+        self,
+        *,
+        pools: _abc.Iterable[Global___PoolStatus] | None = ...,
+        slos: _abc.Iterable[Global___SloStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pools", b"pools", "slos", b"slos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPoolStatusResponse: _TypeAlias = GetPoolStatusResponse  # noqa: Y015
+
+@_typing.final
+class PoolStatus(_message.Message):
+    """One pool as it serves one version of one model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    MODEL_VERSION_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    ISOLATION_FIELD_NUMBER: _builtins.int
+    SCHEDULER_POLICY_FIELD_NUMBER: _builtins.int
+    LIVE_WORKERS_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    DRAIN_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    pool: _builtins.str
+    model: _builtins.str
+    model_version: _builtins.str
+    """Empty: requests that name none."""
+    tenant_id: _builtins.str
+    """Whose workers these are; empty: everybody's."""
+    isolation: _builtins.str
+    """`shared`, `weighted` or `dedicated`."""
+    scheduler_policy: _builtins.str
+    """`fifo`, `priority` or `shortest_remaining`."""
+    live_workers: _builtins.int
+    """Workers that take work."""
+    workers: _builtins.int
+    """Workers that are known."""
+    drain_tokens_per_second: _builtins.float
+    """Estimated cost that left the queue per second while workers were full, tokens; 0: unknown."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueStatus]: ...
+    def __init__(
+        self,
+        *,
+        pool: _builtins.str = ...,
+        model: _builtins.str = ...,
+        model_version: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        isolation: _builtins.str = ...,
+        scheduler_policy: _builtins.str = ...,
+        live_workers: _builtins.int = ...,
+        workers: _builtins.int = ...,
+        drain_tokens_per_second: _builtins.float = ...,
+        queues: _abc.Iterable[Global___QueueStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_tokens_per_second", b"drain_tokens_per_second", "isolation", b"isolation", "live_workers", b"live_workers", "model", b"model", "model_version", b"model_version", "pool", b"pool", "queues", b"queues", "scheduler_policy", b"scheduler_policy", "tenant_id", b"tenant_id", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolStatus: _TypeAlias = PoolStatus  # noqa: Y015
+
+@_typing.final
+class QueueStatus(_message.Message):
+    """What waits of one class and length."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASS_FIELD_NUMBER: _builtins.int
+    LONG_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WAITING_TOKENS_FIELD_NUMBER: _builtins.int
+    TENANTS_FIELD_NUMBER: _builtins.int
+    SHARE_MILLIS_FIELD_NUMBER: _builtins.int
+    PREDICTED_WAIT_FIELD_NUMBER: _builtins.int
+    long: _builtins.bool
+    """Above long_context_threshold."""
+    waiting: _builtins.int
+    waiting_tokens: _builtins.int
+    """Summed estimated cost of what waits, tokens."""
+    tenants: _builtins.int
+    """Tenants of which something waits."""
+    share_millis: _builtins.int
+    """Its share of service while everything waits, thousandths."""
+    @_builtins.property
+    def predicted_wait(self) -> _duration_pb2.Duration:
+        """Of a request that comes now, of a tenant of which nothing waits; absent: unknown."""
+
+    def __init__(
+        self,
+        *,
+        long: _builtins.bool = ...,
+        waiting: _builtins.int = ...,
+        waiting_tokens: _builtins.int = ...,
+        tenants: _builtins.int = ...,
+        share_millis: _builtins.int = ...,
+        predicted_wait: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["predicted_wait", b"predicted_wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["class", b"class", "long", b"long", "predicted_wait", b"predicted_wait", "share_millis", b"share_millis", "tenants", b"tenants", "waiting", b"waiting", "waiting_tokens", b"waiting_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueStatus: _TypeAlias = QueueStatus  # noqa: Y015
+
+@_typing.final
+class SloStatus(_message.Message):
+    """How one target of one tenant is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    OBJECTIVE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    ATTAINMENT_TARGET_MILLIS_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    objective: _builtins.str
+    """`ttft`, `itl` or `e2e`."""
+    attainment_target_millis: _builtins.int
+    """Share of requests that should keep it, thousandths."""
+    @_builtins.property
+    def target(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___SloWindow]: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        objective: _builtins.str = ...,
+        target: _duration_pb2.Duration | None = ...,
+        attainment_target_millis: _builtins.int = ...,
+        windows: _abc.Iterable[Global___SloWindow] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attainment_target_millis", b"attainment_target_millis", "objective", b"objective", "target", b"target", "tenant_id", b"tenant_id", "windows", b"windows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SloStatus: _TypeAlias = SloStatus  # noqa: Y015
+
+@_typing.final
+class SloWindow(_message.Message):
+    """Requests that ended within one sliding window."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LENGTH_FIELD_NUMBER: _builtins.int
+    GOOD_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    BURN_RATE_FIELD_NUMBER: _builtins.int
+    good: _builtins.int
+    """Those that kept the target."""
+    total: _builtins.int
+    burn_rate: _builtins.float
+    """Share that missed the target, over the share that may: above 1 the target is being missed."""
+    @_builtins.property
+    def length(self) -> _duration_pb2.Duration: ...
+    def __init__(
+        self,
+        *,
+        length: _duration_pb2.Duration | None = ...,
+        good: _builtins.int = ...,
+        total: _builtins.int = ...,
+        burn_rate: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["length", b"length"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["burn_rate", b"burn_rate", "good", b"good", "length", b"length", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SloWindow: _TypeAlias = SloWindow  # noqa: Y015

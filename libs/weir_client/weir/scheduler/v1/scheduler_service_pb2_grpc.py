@@ -61,6 +61,11 @@ class SchedulerServiceStub:
                 request_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerRequest.SerializeToString,
                 response_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerResponse.FromString,
                 _registered_method=True)
+        self.GetPoolStatus = channel.unary_unary(
+                '/weir.scheduler.v1.SchedulerService/GetPoolStatus',
+                request_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusRequest.SerializeToString,
+                response_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulerServiceServicer:
@@ -105,6 +110,13 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPoolStatus(self, request, context):
+        """What waits in each pool and how fast it goes, and how tenants' targets are kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -132,6 +144,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.DrainWorker,
                     request_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerRequest.FromString,
                     response_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'GetPoolStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPoolStatus,
+                    request_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusRequest.FromString,
+                    response_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -271,6 +288,33 @@ class SchedulerService:
             '/weir.scheduler.v1.SchedulerService/DrainWorker',
             weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerRequest.SerializeToString,
             weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPoolStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.scheduler.v1.SchedulerService/GetPoolStatus',
+            weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusRequest.SerializeToString,
+            weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class SchedulerServiceStub:
     """Workers as the scheduler sees them."""
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DrainWorkerRequest, _scheduler_service_pb2.DrainWorkerResponse]
     """Sends no more work to a worker and lets it finish."""
+    GetPoolStatus: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetPoolStatusRequest, _scheduler_service_pb2.GetPoolStatusResponse]
+    """What waits in each pool and how fast it goes, and how tenants' targets are kept."""
 
 @_typing.type_check_only
 class SchedulerServiceAsyncStub(SchedulerServiceStub):
@@ -69,6 +71,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Workers as the scheduler sees them."""
     DrainWorker: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DrainWorkerRequest, _scheduler_service_pb2.DrainWorkerResponse]  # type: ignore[assignment]
     """Sends no more work to a worker and lets it finish."""
+    GetPoolStatus: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetPoolStatusRequest, _scheduler_service_pb2.GetPoolStatusResponse]  # type: ignore[assignment]
+    """What waits in each pool and how fast it goes, and how tenants' targets are kept."""
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Queues requests and places them on workers. Never on the path of tokens.
@@ -117,5 +121,13 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.DrainWorkerResponse, _abc.Awaitable[_scheduler_service_pb2.DrainWorkerResponse]]:
         """Sends no more work to a worker and lets it finish."""
+
+    @_abc_1.abstractmethod
+    def GetPoolStatus(
+        self,
+        request: _scheduler_service_pb2.GetPoolStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.GetPoolStatusResponse, _abc.Awaitable[_scheduler_service_pb2.GetPoolStatusResponse]]:
+        """What waits in each pool and how fast it goes, and how tenants' targets are kept."""
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
