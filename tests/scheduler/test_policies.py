@@ -2,11 +2,14 @@
 
 from tests.scheduler.support import SECOND, entry
 from weir_scheduler.policies.named import POLICIES, policy_named
-from weir_scheduler.policies.priority import Priority
-from weir_scheduler.policies.promotion import PROMOTE_EVERY, Promotion
-from weir_scheduler.policies.shortest_remaining import ShortestRemaining
+from weir_scheduler.policies.priority.priority import Priority
+from weir_scheduler.policies.promotion import Promotion
+from weir_scheduler.policies.shortest_remaining.shortest_remaining import ShortestRemaining
 from weir_scheduler.queues.entry import QueueEntry
-from weir_scheduler.queues.shared_round import SharedRound
+from weir_scheduler.queues.rounds.shared.shared_round import SharedRound
+from weir_scheduler.rules.ordering_parameters import OrderingParameters
+
+PROMOTE_EVERY = 4
 
 
 def served(queue: SharedRound, count: int, now_us: int) -> list[str]:
@@ -56,7 +59,9 @@ def test_shortest_remaining_looks_at_prompt_and_predicted_output() -> None:
 
 
 def test_a_long_job_that_has_waited_goes_before_a_fresh_short_one() -> None:
-    policy = ShortestRemaining(aging_us_per_token=20_000, promote_after_us=10**12)
+    policy = ShortestRemaining(
+        OrderingParameters(aging_us_per_token=20_000, promote_after_us=10**12)
+    )
     long = entry("long", 1, prompt_tokens=500, predicted_output=0, arrival_us=0)
     fresh_before = entry("s", 2, prompt_tokens=10, predicted_output=0, arrival_us=9 * SECOND)
     fresh_after = entry("s", 2, prompt_tokens=10, predicted_output=0, arrival_us=10 * SECOND)
@@ -65,7 +70,7 @@ def test_a_long_job_that_has_waited_goes_before_a_fresh_short_one() -> None:
 
 
 def test_the_unimportant_is_served_under_an_endless_stream_of_urgent_work() -> None:
-    queue = SharedRound(Priority(promote_after_us=5 * SECOND))
+    queue = SharedRound(Priority(OrderingParameters(promote_after_us=5 * SECOND)))
     queue.add(entry("old", 0, priority=0, arrival_us=0))
     now_us, order = 6 * SECOND, []
     for number in range(1, 40):
@@ -77,7 +82,7 @@ def test_the_unimportant_is_served_under_an_endless_stream_of_urgent_work() -> N
 
 
 def test_an_aged_backlog_does_not_push_the_urgent_aside() -> None:
-    queue = SharedRound(Priority(promote_after_us=5 * SECOND))
+    queue = SharedRound(Priority(OrderingParameters(promote_after_us=5 * SECOND)))
     for number in range(100):
         queue.add(entry(f"old{number}", number, priority=0, arrival_us=number))
     now_us = 60 * SECOND
@@ -91,7 +96,7 @@ def test_an_aged_backlog_does_not_push_the_urgent_aside() -> None:
 
 
 def test_of_the_aged_the_rth_oldest_waits_for_a_bounded_number_of_dispatches() -> None:
-    queue = SharedRound(Priority(promote_after_us=1))
+    queue = SharedRound(Priority(OrderingParameters(promote_after_us=1)))
     for number in range(10):
         queue.add(entry(f"old{number}", number, priority=0, arrival_us=number))
     order: list[str] = []
@@ -106,4 +111,4 @@ def test_promotion_without_aging_never_happens() -> None:
     promotion = Promotion(None)
     for _ in range(10):
         promotion.dispatched(oldest=False)
-    assert not promotion.due(0, 10**15)
+    assert not promotion.due(0, 0, 10**15)

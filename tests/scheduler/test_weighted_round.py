@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scheduler.support import entry
-from weir_scheduler.policies.fifo import Fifo
-from weir_scheduler.queues.service_counters import SCALE
-from weir_scheduler.queues.weighted_round import WeightedRound
+from weir_scheduler.policies.fifo.fifo import Fifo
+from weir_scheduler.queues.rounds.weighted.service_counters import SCALE
+from weir_scheduler.queues.rounds.weighted.weighted_round import WeightedRound
 
 
 def fair_round(weights: dict[str, int] | None = None) -> WeightedRound:

@@ -45,6 +45,8 @@ class QueueEntry:
         attempts: dispatches made so far.
         excluded: workers that failed it.
         choices: answers to be made at once, 1 or more.
+        cached_tokens: prompt tokens that the best cache of the pool held when it came; fewer
+            than prompt_tokens.
     """
 
     request_id: str
@@ -67,6 +69,7 @@ class QueueEntry:
     attempts: int = 0
     excluded: frozenset[str] = frozenset()
     choices: int = 1
+    cached_tokens: int = 0
 
 
 def estimated_cost(prompt_tokens: int, max_new_tokens: int, alpha_millis: int) -> int:

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
-from weir_scheduler.policies.named import policy_named
 from weir_scheduler.queues.batch_window import BatchWindow
 from weir_scheduler.queues.drain_rate import DrainRate
 from weir_scheduler.queues.entry import QueueEntry, RequestClass
 from weir_scheduler.queues.lane_key import LaneKey
-from weir_scheduler.queues.service_counters import ServiceCounters
-from weir_scheduler.queues.shared_round import SharedRound
+from weir_scheduler.queues.rounds.named import new_round
+from weir_scheduler.queues.rounds.tenant_round import TenantRound
+from weir_scheduler.queues.rounds.weighted.service_counters import ServiceCounters
 from weir_scheduler.queues.tenant_queue import TenantQueue
-from weir_scheduler.queues.tenant_round import TenantRound
 from weir_scheduler.queues.wait_reason import WaitReason
-from weir_scheduler.queues.weighted_round import WeightedRound
-from weir_scheduler.rules.rules import Isolation, PoolRules
+from weir_scheduler.rules.rules import PoolRules
 
 CLASS_WEIGHTS = {RequestClass.INTERACTIVE: 9, RequestClass.BATCH: 1}
 """Shares of service while both classes wait: neither starves the other."""
@@ -133,10 +131,7 @@ class Lane:
             self._sync(request_class)
 
     def _new_round(self) -> TenantRound:
-        policy = policy_named(self.pool.policy)
-        if self.pool.isolation is Isolation.SHARED:
-            return SharedRound(policy)
-        return WeightedRound(policy, self._weight_of)
+        return new_round(self.pool, self._weight_of)
 
     def _removed(self, entry: QueueEntry) -> None:
         self.queued_cost -= entry.estimated_cost

@@ -26,6 +26,7 @@ class TenantQueue:
         self._entries: dict[str, QueueEntry] = {}
         self._by_key: KeyedHeap[str] = KeyedHeap()
         self._by_age: KeyedHeap[str] = KeyedHeap()
+        self._by_mark: KeyedHeap[str] = KeyedHeap()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -39,14 +40,16 @@ class TenantQueue:
             raise ValueError(f"request {entry.request_id} waits already")
         self._entries[entry.request_id] = entry
         self._by_key.put(entry.request_id, self._policy.key(entry))
-        if self._policy.promote_after_us is not None:
+        if self._policy.overtaking is not None:
             self._by_age.put(entry.request_id, (entry.arrival_us, entry.sequence))
+            self._by_mark.put(entry.request_id, self._promotion.mark)
 
     def remove(self, request_id: str) -> QueueEntry:
         """Takes a request out. Raises KeyError when it does not wait here."""
         entry = self._entries.pop(request_id)
         self._by_key.discard(request_id)
         self._by_age.discard(request_id)
+        self._by_mark.discard(request_id)
         return entry
 
     def head(self, now_us: int) -> QueueEntry | None:
@@ -54,7 +57,8 @@ class TenantQueue:
         if not self._entries:
             return None
         oldest = self.oldest()
-        if oldest is not None and self._promotion.due(oldest.arrival_us, now_us):
+        mark = self.earliest_mark()
+        if oldest is not None and self._promotion.due(oldest.arrival_us, mark, now_us):
             return oldest
         return self.first()
 
@@ -77,6 +81,11 @@ class TenantQueue:
         """Arrival and sequence of the longest waiting."""
         key: AgeKey | None = self._by_age.peek_key()
         return key
+
+    def earliest_mark(self) -> int | None:
+        """The mark of the one that came first (see `Promotion`); None as for `oldest`."""
+        mark: int | None = self._by_mark.peek_key()
+        return mark
 
     def entries(self) -> list[QueueEntry]:
         """All requests, in no particular order."""

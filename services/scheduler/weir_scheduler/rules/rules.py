@@ -7,11 +7,13 @@ from typing import Protocol
 from weir_scheduler.rules.placement_rules import PlacementRules
 from weir_scheduler.rules.pool_scope import PoolScope, WhenGone
 from weir_scheduler.rules.preemption_rules import PreemptionRules
+from weir_scheduler.rules.queue_rules import QueueRules
 from weir_scheduler.rules.shares import Shares
 from weir_scheduler.rules.shedding_rules import SheddingRules
 from weir_scheduler.rules.slo_targets import SloTargets
 
 _PLACEMENT = PlacementRules()
+_QUEUE = QueueRules()
 _EVERYTHING = PoolScope()
 _SHARES = Shares()
 _SHEDDING = SheddingRules()
@@ -36,6 +38,7 @@ class PoolRules:
         policy: name of the order within a queue, a key of `policies.named.POLICIES`.
         placement: how its requests are placed.
         preemption: bounds of pre-emption by policy; None: never.
+        queue: turns between tenants, and parameters of the policy.
         scope: which requests and workers it is for.
         shares: of its classes and lengths.
         when_gone: what becomes of its requests while none of its workers is live.
@@ -48,6 +51,7 @@ class PoolRules:
     policy: str
     placement: PlacementRules = _PLACEMENT
     preemption: PreemptionRules | None = None
+    queue: QueueRules = _QUEUE
     scope: PoolScope = _EVERYTHING
     shares: Shares = _SHARES
     when_gone: WhenGone = WhenGone.REFUSE

@@ -6,7 +6,7 @@ from weir_scheduler.policies.ordering import OrderingPolicy
 from weir_scheduler.policies.promotion import Promotion
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.keyed_heap import KeyedHeap
-from weir_scheduler.queues.service_counters import ServiceCounters
+from weir_scheduler.queues.rounds.weighted.service_counters import ServiceCounters
 from weir_scheduler.queues.tenant_queue import TenantQueue
 
 
@@ -98,7 +98,7 @@ class WeightedRound:
         return self._counters.value(tenant_id)
 
     def _opened(self, tenant_id: str) -> TenantQueue:
-        promotion = Promotion(self._policy.promote_after_us)
+        promotion = Promotion(self._policy.overtaking)
         self._promotions[tenant_id] = promotion
         queue = self._queues[tenant_id] = TenantQueue(self._policy, promotion)
         return queue

@@ -21,11 +21,12 @@ class SharedRound:
 
     def __init__(self, policy: OrderingPolicy) -> None:
         self._policy = policy
-        self._promotion = Promotion(policy.promote_after_us)
+        self._promotion = Promotion(policy.overtaking)
         self._queues: dict[str, TenantQueue] = {}
         self._blocked: set[str] = set()
         self._by_first: KeyedHeap[str] = KeyedHeap()
         self._by_oldest: KeyedHeap[str] = KeyedHeap()
+        self._by_mark: KeyedHeap[str] = KeyedHeap()
         self._length = 0
 
     def __len__(self) -> int:
@@ -53,7 +54,8 @@ class SharedRound:
     def head(self, now_us: int) -> QueueEntry | None:
         """The policy's first of all, or the oldest of all when its turn has come."""
         oldest = self._oldest()
-        if oldest is not None and self._promotion.due(oldest.arrival_us, now_us):
+        mark = self._by_mark.peek_key()
+        if oldest is not None and self._promotion.due(oldest.arrival_us, mark, now_us):
             return oldest
         tenant_id = self._by_first.peek()
         return None if tenant_id is None else self._queues[tenant_id].first()
@@ -100,8 +102,10 @@ class SharedRound:
         if queue is None or tenant_id in self._blocked:
             self._by_first.discard(tenant_id)
             self._by_oldest.discard(tenant_id)
+            self._by_mark.discard(tenant_id)
             return
         self._by_first.put(tenant_id, queue.first_key())
         oldest_key = queue.oldest_key()
         if oldest_key is not None:
             self._by_oldest.put(tenant_id, oldest_key)
+            self._by_mark.put(tenant_id, queue.earliest_mark())
