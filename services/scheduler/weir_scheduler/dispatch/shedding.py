@@ -9,6 +9,7 @@ Sources: probabilistic shedding `p = min(k x sat^n, 1)` and priority holdback by
 as in llm-d's flow control.
 """
 
+import math
 import zlib
 
 from weir_scheduler.rules.shedding_rules import ShedCurve, SheddingRules
@@ -42,7 +43,7 @@ def ceiling(begin: float, priority: int) -> float:
 
 def power_probability(saturation: float, k: float = 1.0, n: float = POWER_EXPONENT) -> float:
     """`min(k x saturation^n, 1)`."""
-    return min(1.0, k * max(0.0, saturation) ** n)
+    return min(1.0, k * math.pow(max(0.0, saturation), n))
 
 
 def sheds(rules: SheddingRules, saturation: float, priority: int, request_id: str) -> bool:
@@ -61,5 +62,5 @@ def calm_saturation(rules: SheddingRules, priority: int, chance: float = 0.05) -
     if rules.curve is ShedCurve.HOLDBACK:
         return ceiling(begin, priority)
     if rules.curve is ShedCurve.POWER and priority == 0:
-        return begin + (1.0 - begin) * chance ** (1.0 / POWER_EXPONENT)
+        return begin + (1.0 - begin) * math.pow(chance, 1.0 / POWER_EXPONENT)
     return 1.0
