@@ -153,12 +153,24 @@ class ModelEntry(Entry):
     created: datetime | None = None
 
 
+class PolicyParametersEntry(Entry):
+    """Parameters of a pool's scheduler policy; absent ones have the policy's default."""
+
+    promote_after_ms: Annotated[int, Field(ge=0, le=86_400_000)] | None = None
+    promote_every: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    max_overtaken: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    aging_us_per_token: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+
+
 class PoolEntry(Entry):
     """Workers that share a queue."""
 
     name: Identifier
     isolation: Literal["shared", "weighted", "dedicated"] = "weighted"
     scheduler_policy: Literal["fifo", "priority", "shortest_remaining"] = "fifo"
+    policy_parameters: PolicyParametersEntry = PolicyParametersEntry()
+    fair_queue: Literal["tokens", "locality"] = "tokens"
+    quantum_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     tenant: Identifier | None = None
     request_class: Annotated[
         Literal["interactive", "batch"] | None, Field(default=None, alias="class")

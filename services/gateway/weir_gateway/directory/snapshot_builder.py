@@ -4,6 +4,7 @@ from weir.common.v1.subject_pb2 import RequestClass
 from weir.directory.v1.directory_pb2 import (
     ApiKey,
     ExtendPolicy,
+    FairQueue,
     Isolation,
     KvPolicy,
     Model,
@@ -11,6 +12,7 @@ from weir.directory.v1.directory_pb2 import (
     ModelVersion,
     Plan,
     Policy,
+    PolicyParameters,
     Pool,
     Price,
     ReservePolicy,
@@ -184,6 +186,9 @@ def _pool(entry: PoolEntry) -> Pool:
             f"SCHEDULER_POLICY_{entry.scheduler_policy.upper()}"
         ),
         tenant_id=entry.tenant or "",
+        fair_queue=FairQueue.Value(f"FAIR_QUEUE_{entry.fair_queue.upper()}"),
+        quantum_tokens=entry.quantum_tokens or 0,
+        policy_parameters=PolicyParameters(**entry.policy_parameters.model_dump()),
     )
     if entry.request_class is not None:
         setattr(pool, "class", RequestClass.Value(f"REQUEST_CLASS_{entry.request_class.upper()}"))

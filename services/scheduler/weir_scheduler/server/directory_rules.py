@@ -10,6 +10,7 @@ from weir_scheduler.rules.rules import (
     TenantRules,
     WorkerRules,
 )
+from weir_scheduler.server.queue_rules import queue_rules
 
 _DEFAULT_POOL = "default"
 _ISOLATIONS = {
@@ -52,6 +53,7 @@ class DirectoryRules:
             pool.name,
             _ISOLATIONS.get(pool.isolation, Isolation.WEIGHTED),
             _POLICIES.get(pool.scheduler_policy, "fifo"),
+            queue=queue_rules(pool),
         )
 
     def request(self, model: str, tenant_id: str) -> RequestRules:

@@ -203,6 +203,28 @@ VERSION_FALLBACK_NONE: VersionFallback.ValueType  # 2
 """It waits, and ends with NO_WORKER if none comes."""
 Global___VersionFallback: _TypeAlias = VersionFallback  # noqa: Y015
 
+class _FairQueue:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FairQueueEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FairQueue.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FAIR_QUEUE_UNSPECIFIED: _FairQueue.ValueType  # 0
+    FAIR_QUEUE_TOKENS: _FairQueue.ValueType  # 1
+    """The least weighted service."""
+    FAIR_QUEUE_LOCALITY: _FairQueue.ValueType  # 2
+    """The longest cached prefix, among the tenants that have not used up what they were granted."""
+
+class FairQueue(_FairQueue, metaclass=_FairQueueEnumTypeWrapper):
+    """What decides between the tenants of a pool."""
+
+FAIR_QUEUE_UNSPECIFIED: FairQueue.ValueType  # 0
+FAIR_QUEUE_TOKENS: FairQueue.ValueType  # 1
+"""The least weighted service."""
+FAIR_QUEUE_LOCALITY: FairQueue.ValueType  # 2
+"""The longest cached prefix, among the tenants that have not used up what they were granted."""
+Global___FairQueue: _TypeAlias = FairQueue  # noqa: Y015
+
 class _PromptLength:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1131,6 +1153,9 @@ class Pool(_message.Message):
     SHED_FROM_MILLIS_FIELD_NUMBER: _builtins.int
     PREEMPTION_FIELD_NUMBER: _builtins.int
     PLACEMENT_FIELD_NUMBER: _builtins.int
+    FAIR_QUEUE_FIELD_NUMBER: _builtins.int
+    QUANTUM_TOKENS_FIELD_NUMBER: _builtins.int
+    POLICY_PARAMETERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     isolation: Global___Isolation.ValueType
     scheduler_policy: Global___SchedulerPolicy.ValueType
@@ -1154,6 +1179,12 @@ class Pool(_message.Message):
     """Predicted wait, in thousandths of queue_timeout_ms, from which the least urgent requests
     are refused; 0 means 500. 1 to 999.
     """
+    fair_queue: Global___FairQueue.ValueType
+    """Isolation WEIGHTED: what decides between its tenants; unspecified: TOKENS."""
+    quantum_tokens: _builtins.int
+    """Fair queue LOCALITY: weighted tokens that a waiting tenant of weight 1 is granted at a time,
+    1 to 10000000; 0 means 16384.
+    """
     @_builtins.property
     def profiles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Profiles of the workers that belong to it; empty: those that no other pool of the model
@@ -1167,6 +1198,10 @@ class Pool(_message.Message):
     @_builtins.property
     def placement(self) -> Global___Placement:
         """How its requests are placed on workers; absent: every default."""
+
+    @_builtins.property
+    def policy_parameters(self) -> Global___PolicyParameters:
+        """Parameters of scheduler_policy; absent: every default."""
 
     def __init__(
         self,
@@ -1186,14 +1221,72 @@ class Pool(_message.Message):
         shed_from_millis: _builtins.int = ...,
         preemption: Global___PolicyPreemption | None = ...,
         placement: Global___Placement | None = ...,
+        fair_queue: Global___FairQueue.ValueType = ...,
+        quantum_tokens: _builtins.int = ...,
+        policy_parameters: Global___PolicyParameters | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement", "preemption", b"preemption"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement", "policy_parameters", b"policy_parameters", "preemption", b"preemption"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_share", b"batch_share", "class", b"class", "interactive_share", b"interactive_share", "isolation", b"isolation", "length", b"length", "long_share", b"long_share", "name", b"name", "placement", b"placement", "preemption", b"preemption", "profiles", b"profiles", "scheduler_policy", b"scheduler_policy", "shed_curve", b"shed_curve", "shed_from_millis", b"shed_from_millis", "short_share", b"short_share", "tenant_id", b"tenant_id", "when_gone", b"when_gone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_share", b"batch_share", "class", b"class", "fair_queue", b"fair_queue", "interactive_share", b"interactive_share", "isolation", b"isolation", "length", b"length", "long_share", b"long_share", "name", b"name", "placement", b"placement", "policy_parameters", b"policy_parameters", "preemption", b"preemption", "profiles", b"profiles", "quantum_tokens", b"quantum_tokens", "scheduler_policy", b"scheduler_policy", "shed_curve", b"shed_curve", "shed_from_millis", b"shed_from_millis", "short_share", b"short_share", "tenant_id", b"tenant_id", "when_gone", b"when_gone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Pool: _TypeAlias = Pool  # noqa: Y015
+
+@_typing.final
+class PolicyParameters(_message.Message):
+    """Parameters of a scheduler policy. Those that it does not know are ignored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMOTE_AFTER_MS_FIELD_NUMBER: _builtins.int
+    PROMOTE_EVERY_FIELD_NUMBER: _builtins.int
+    MAX_OVERTAKEN_FIELD_NUMBER: _builtins.int
+    AGING_US_PER_TOKEN_FIELD_NUMBER: _builtins.int
+    promote_after_ms: _builtins.int
+    """Age from which the longest-waiting request may overtake, milliseconds, 0 to 86400000; absent:
+    5000 with PRIORITY, 10000 with SHORTEST_REMAINING.
+    """
+    promote_every: _builtins.int
+    """While it is that old, every so-manyth dispatch goes to it, 1 to 1000; absent: 4."""
+    max_overtaken: _builtins.int
+    """Requests that may overtake one that waits, 0 to 1000000; absent: 1000 with PRIORITY, no such
+    cap with SHORTEST_REMAINING.
+    """
+    aging_us_per_token: _builtins.int
+    """SHORTEST_REMAINING: waiting time that makes up for one token more of remaining work,
+    microseconds, 0 to 10000000; absent: 20000.
+    """
+    def __init__(
+        self,
+        *,
+        promote_after_ms: _builtins.int | None = ...,
+        promote_every: _builtins.int | None = ...,
+        max_overtaken: _builtins.int | None = ...,
+        aging_us_per_token: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_aging_us_per_token", b"_aging_us_per_token", "_max_overtaken", b"_max_overtaken", "_promote_after_ms", b"_promote_after_ms", "_promote_every", b"_promote_every", "aging_us_per_token", b"aging_us_per_token", "max_overtaken", b"max_overtaken", "promote_after_ms", b"promote_after_ms", "promote_every", b"promote_every"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_aging_us_per_token", b"_aging_us_per_token", "_max_overtaken", b"_max_overtaken", "_promote_after_ms", b"_promote_after_ms", "_promote_every", b"_promote_every", "aging_us_per_token", b"aging_us_per_token", "max_overtaken", b"max_overtaken", "promote_after_ms", b"promote_after_ms", "promote_every", b"promote_every"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__aging_us_per_token: _TypeAlias = _typing.Literal["aging_us_per_token"]  # noqa: Y015
+    _WhichOneofArgType__aging_us_per_token: _TypeAlias = _typing.Literal["_aging_us_per_token", b"_aging_us_per_token"]  # noqa: Y015
+    _WhichOneofReturnType__max_overtaken: _TypeAlias = _typing.Literal["max_overtaken"]  # noqa: Y015
+    _WhichOneofArgType__max_overtaken: _TypeAlias = _typing.Literal["_max_overtaken", b"_max_overtaken"]  # noqa: Y015
+    _WhichOneofReturnType__promote_after_ms: _TypeAlias = _typing.Literal["promote_after_ms"]  # noqa: Y015
+    _WhichOneofArgType__promote_after_ms: _TypeAlias = _typing.Literal["_promote_after_ms", b"_promote_after_ms"]  # noqa: Y015
+    _WhichOneofReturnType__promote_every: _TypeAlias = _typing.Literal["promote_every"]  # noqa: Y015
+    _WhichOneofArgType__promote_every: _TypeAlias = _typing.Literal["_promote_every", b"_promote_every"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__aging_us_per_token) -> _WhichOneofReturnType__aging_us_per_token | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_overtaken) -> _WhichOneofReturnType__max_overtaken | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__promote_after_ms) -> _WhichOneofReturnType__promote_after_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__promote_every) -> _WhichOneofReturnType__promote_every | None: ...
+
+Global___PolicyParameters: _TypeAlias = PolicyParameters  # noqa: Y015
 
 @_typing.final
 class PolicyPreemption(_message.Message):
