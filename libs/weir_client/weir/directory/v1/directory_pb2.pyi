@@ -1156,6 +1156,7 @@ class Pool(_message.Message):
     FAIR_QUEUE_FIELD_NUMBER: _builtins.int
     QUANTUM_TOKENS_FIELD_NUMBER: _builtins.int
     POLICY_PARAMETERS_FIELD_NUMBER: _builtins.int
+    SCALING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     isolation: Global___Isolation.ValueType
     scheduler_policy: Global___SchedulerPolicy.ValueType
@@ -1203,6 +1204,10 @@ class Pool(_message.Message):
     def policy_parameters(self) -> Global___PolicyParameters:
         """Parameters of scheduler_policy; absent: every default."""
 
+    @_builtins.property
+    def scaling(self) -> Global___Scaling:
+        """How many workers it may have for each model, and when; absent: as the scheduler is set."""
+
     def __init__(
         self,
         *,
@@ -1224,14 +1229,80 @@ class Pool(_message.Message):
         fair_queue: Global___FairQueue.ValueType = ...,
         quantum_tokens: _builtins.int = ...,
         policy_parameters: Global___PolicyParameters | None = ...,
+        scaling: Global___Scaling | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement", "policy_parameters", b"policy_parameters", "preemption", b"preemption"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["placement", b"placement", "policy_parameters", b"policy_parameters", "preemption", b"preemption", "scaling", b"scaling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_share", b"batch_share", "class", b"class", "fair_queue", b"fair_queue", "interactive_share", b"interactive_share", "isolation", b"isolation", "length", b"length", "long_share", b"long_share", "name", b"name", "placement", b"placement", "policy_parameters", b"policy_parameters", "preemption", b"preemption", "profiles", b"profiles", "quantum_tokens", b"quantum_tokens", "scheduler_policy", b"scheduler_policy", "shed_curve", b"shed_curve", "shed_from_millis", b"shed_from_millis", "short_share", b"short_share", "tenant_id", b"tenant_id", "when_gone", b"when_gone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_share", b"batch_share", "class", b"class", "fair_queue", b"fair_queue", "interactive_share", b"interactive_share", "isolation", b"isolation", "length", b"length", "long_share", b"long_share", "name", b"name", "placement", b"placement", "policy_parameters", b"policy_parameters", "preemption", b"preemption", "profiles", b"profiles", "quantum_tokens", b"quantum_tokens", "scaling", b"scaling", "scheduler_policy", b"scheduler_policy", "shed_curve", b"shed_curve", "shed_from_millis", b"shed_from_millis", "short_share", b"short_share", "tenant_id", b"tenant_id", "when_gone", b"when_gone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Pool: _TypeAlias = Pool  # noqa: Y015
+
+@_typing.final
+class Scaling(_message.Message):
+    """How many workers a pool may have for each model, and how eagerly their number follows the load."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIN_WORKERS_FIELD_NUMBER: _builtins.int
+    MAX_WORKERS_FIELD_NUMBER: _builtins.int
+    TARGET_USE_MILLIS_FIELD_NUMBER: _builtins.int
+    TARGET_KV_USE_MILLIS_FIELD_NUMBER: _builtins.int
+    TARGET_WAIT_MS_FIELD_NUMBER: _builtins.int
+    DOWN_WINDOW_MS_FIELD_NUMBER: _builtins.int
+    min_workers: _builtins.int
+    """0 to 10000; 0 lets an idle pool end all its workers."""
+    max_workers: _builtins.int
+    """1 to 10000."""
+    target_use_millis: _builtins.int
+    """Part of the workers' places and tokens that is to be in use, thousandths, 1 to 1000."""
+    target_kv_use_millis: _builtins.int
+    """Likewise of their KV blocks."""
+    target_wait_ms: _builtins.int
+    """Queue time above which more workers are asked for, milliseconds, 1 to 600000."""
+    down_window_ms: _builtins.int
+    """Fewer are asked for only once no more were needed for so long, milliseconds, 0 to 86400000."""
+    def __init__(
+        self,
+        *,
+        min_workers: _builtins.int | None = ...,
+        max_workers: _builtins.int | None = ...,
+        target_use_millis: _builtins.int | None = ...,
+        target_kv_use_millis: _builtins.int | None = ...,
+        target_wait_ms: _builtins.int | None = ...,
+        down_window_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_down_window_ms", b"_down_window_ms", "_max_workers", b"_max_workers", "_min_workers", b"_min_workers", "_target_kv_use_millis", b"_target_kv_use_millis", "_target_use_millis", b"_target_use_millis", "_target_wait_ms", b"_target_wait_ms", "down_window_ms", b"down_window_ms", "max_workers", b"max_workers", "min_workers", b"min_workers", "target_kv_use_millis", b"target_kv_use_millis", "target_use_millis", b"target_use_millis", "target_wait_ms", b"target_wait_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_down_window_ms", b"_down_window_ms", "_max_workers", b"_max_workers", "_min_workers", b"_min_workers", "_target_kv_use_millis", b"_target_kv_use_millis", "_target_use_millis", b"_target_use_millis", "_target_wait_ms", b"_target_wait_ms", "down_window_ms", b"down_window_ms", "max_workers", b"max_workers", "min_workers", b"min_workers", "target_kv_use_millis", b"target_kv_use_millis", "target_use_millis", b"target_use_millis", "target_wait_ms", b"target_wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__down_window_ms: _TypeAlias = _typing.Literal["down_window_ms"]  # noqa: Y015
+    _WhichOneofArgType__down_window_ms: _TypeAlias = _typing.Literal["_down_window_ms", b"_down_window_ms"]  # noqa: Y015
+    _WhichOneofReturnType__max_workers: _TypeAlias = _typing.Literal["max_workers"]  # noqa: Y015
+    _WhichOneofArgType__max_workers: _TypeAlias = _typing.Literal["_max_workers", b"_max_workers"]  # noqa: Y015
+    _WhichOneofReturnType__min_workers: _TypeAlias = _typing.Literal["min_workers"]  # noqa: Y015
+    _WhichOneofArgType__min_workers: _TypeAlias = _typing.Literal["_min_workers", b"_min_workers"]  # noqa: Y015
+    _WhichOneofReturnType__target_kv_use_millis: _TypeAlias = _typing.Literal["target_kv_use_millis"]  # noqa: Y015
+    _WhichOneofArgType__target_kv_use_millis: _TypeAlias = _typing.Literal["_target_kv_use_millis", b"_target_kv_use_millis"]  # noqa: Y015
+    _WhichOneofReturnType__target_use_millis: _TypeAlias = _typing.Literal["target_use_millis"]  # noqa: Y015
+    _WhichOneofArgType__target_use_millis: _TypeAlias = _typing.Literal["_target_use_millis", b"_target_use_millis"]  # noqa: Y015
+    _WhichOneofReturnType__target_wait_ms: _TypeAlias = _typing.Literal["target_wait_ms"]  # noqa: Y015
+    _WhichOneofArgType__target_wait_ms: _TypeAlias = _typing.Literal["_target_wait_ms", b"_target_wait_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__down_window_ms) -> _WhichOneofReturnType__down_window_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_workers) -> _WhichOneofReturnType__max_workers | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_workers) -> _WhichOneofReturnType__min_workers | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_kv_use_millis) -> _WhichOneofReturnType__target_kv_use_millis | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_use_millis) -> _WhichOneofReturnType__target_use_millis | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_wait_ms) -> _WhichOneofReturnType__target_wait_ms | None: ...
+
+Global___Scaling: _TypeAlias = Scaling  # noqa: Y015
 
 @_typing.final
 class PolicyParameters(_message.Message):

@@ -868,17 +868,28 @@ class WorkerView(_message.Message):
     PENDING_ATTEMPTS_FIELD_NUMBER: _builtins.int
     RUNNING_ATTEMPTS_FIELD_NUMBER: _builtins.int
     LAST_REPORT_TIME_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    STATE_REASON_FIELD_NUMBER: _builtins.int
+    DRAIN_TIME_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """`ready`, `draining`, `suspect` or `lost`."""
     pending_attempts: _builtins.int
     """Attempts dispatched and not yet named by a report."""
     running_attempts: _builtins.int
+    pool: _builtins.str
+    """Name of the pool that it belongs to; empty while its model is not in the directory."""
+    state_reason: _builtins.str
+    """Why it is in a state other than `ready`, for people."""
     @_builtins.property
     def registration(self) -> _worker_report_pb2.WorkerRegistration: ...
     @_builtins.property
     def load(self) -> _worker_report_pb2.WorkerLoad: ...
     @_builtins.property
     def last_report_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def drain_time(self) -> _timestamp_pb2.Timestamp:
+        """Begin of its drain."""
+
     def __init__(
         self,
         *,
@@ -888,10 +899,13 @@ class WorkerView(_message.Message):
         pending_attempts: _builtins.int = ...,
         running_attempts: _builtins.int = ...,
         last_report_time: _timestamp_pb2.Timestamp | None = ...,
+        pool: _builtins.str = ...,
+        state_reason: _builtins.str = ...,
+        drain_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_report_time", b"last_report_time", "load", b"load", "registration", b"registration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_time", b"drain_time", "last_report_time", b"last_report_time", "load", b"load", "registration", b"registration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_report_time", b"last_report_time", "load", b"load", "pending_attempts", b"pending_attempts", "registration", b"registration", "running_attempts", b"running_attempts", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_time", b"drain_time", "last_report_time", b"last_report_time", "load", b"load", "pending_attempts", b"pending_attempts", "pool", b"pool", "registration", b"registration", "running_attempts", b"running_attempts", "state", b"state", "state_reason", b"state_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1161,3 +1175,216 @@ class SloWindow(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SloWindow: _TypeAlias = SloWindow  # noqa: Y015
+
+@_typing.final
+class GetScalingSignalsRequest(_message.Message):
+    """Asks for the signals of pools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Empty: all."""
+    pool: _builtins.str
+    """Empty: every pool of the model."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        pool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetScalingSignalsRequest: _TypeAlias = GetScalingSignalsRequest  # noqa: Y015
+
+@_typing.final
+class GetScalingSignalsResponse(_message.Message):
+    """The signals."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolScaling]:
+        """By model and pool."""
+
+    def __init__(
+        self,
+        *,
+        pools: _abc.Iterable[Global___PoolScaling] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pools", b"pools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetScalingSignalsResponse: _TypeAlias = GetScalingSignalsResponse  # noqa: Y015
+
+@_typing.final
+class PoolScaling(_message.Message):
+    """Workers of one pool that serve one model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    SIGNALS_FIELD_NUMBER: _builtins.int
+    RECOMMENDATION_FIELD_NUMBER: _builtins.int
+    MIN_WORKERS_FIELD_NUMBER: _builtins.int
+    MAX_WORKERS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    pool: _builtins.str
+    min_workers: _builtins.int
+    """Bounds of the recommendation."""
+    max_workers: _builtins.int
+    @_builtins.property
+    def signals(self) -> Global___ScalingSignals: ...
+    @_builtins.property
+    def recommendation(self) -> Global___ScalingRecommendation: ...
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        signals: Global___ScalingSignals | None = ...,
+        recommendation: Global___ScalingRecommendation | None = ...,
+        min_workers: _builtins.int = ...,
+        max_workers: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recommendation", b"recommendation", "signals", b"signals"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_workers", b"max_workers", "min_workers", b"min_workers", "model", b"model", "pool", b"pool", "recommendation", b"recommendation", "signals", b"signals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolScaling: _TypeAlias = PoolScaling  # noqa: Y015
+
+@_typing.final
+class ScalingSignals(_message.Message):
+    """What is known of the load of a pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_FIELD_NUMBER: _builtins.int
+    MEASURE_TIME_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    DRAINING_WORKERS_FIELD_NUMBER: _builtins.int
+    QUEUED_REQUESTS_FIELD_NUMBER: _builtins.int
+    QUEUED_TOKENS_FIELD_NUMBER: _builtins.int
+    CAPPED_REQUESTS_FIELD_NUMBER: _builtins.int
+    QUEUE_TIME_P95_FIELD_NUMBER: _builtins.int
+    OLDEST_WAIT_FIELD_NUMBER: _builtins.int
+    RUNNING_REQUESTS_FIELD_NUMBER: _builtins.int
+    TOKENS_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    REQUEST_SLOTS_FIELD_NUMBER: _builtins.int
+    TOKEN_SLOTS_FIELD_NUMBER: _builtins.int
+    KV_USE_MILLIS_FIELD_NUMBER: _builtins.int
+    PREDICTED_WAIT_FIELD_NUMBER: _builtins.int
+    START_DURATION_FIELD_NUMBER: _builtins.int
+    known: _builtins.bool
+    """False while the rest cannot be relied on: just after a start, or while every worker is silent."""
+    workers: _builtins.int
+    """That take work, or will soon."""
+    draining_workers: _builtins.int
+    """That end what they have and take nothing new."""
+    queued_requests: _builtins.int
+    """Requests that wait for a place, and their summed estimated cost."""
+    queued_tokens: _builtins.int
+    capped_requests: _builtins.int
+    """Requests that wait for their own tenant's max_running_requests: more workers do not help."""
+    running_requests: _builtins.int
+    """Answers that are made at once, and the summed estimated cost of what is dispatched."""
+    tokens_in_flight: _builtins.int
+    request_slots: _builtins.int
+    """Answers that the workers may make at once, and summed estimated cost that they may have."""
+    token_slots: _builtins.int
+    kv_use_millis: _builtins.int
+    """KV blocks held by requests, thousandths of all; -1: no worker has a cache."""
+    @_builtins.property
+    def measure_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def queue_time_p95(self) -> _duration_pb2.Duration:
+        """Of the interactive waits that ended within the last 30 s."""
+
+    @_builtins.property
+    def oldest_wait(self) -> _duration_pb2.Duration:
+        """Of the interactive requests that wait now."""
+
+    @_builtins.property
+    def predicted_wait(self) -> _duration_pb2.Duration:
+        """Of a request that arrives now; absent while nothing moves."""
+
+    @_builtins.property
+    def start_duration(self) -> _duration_pb2.Duration:
+        """The longest start of a worker that is there; absent: unknown."""
+
+    def __init__(
+        self,
+        *,
+        known: _builtins.bool = ...,
+        measure_time: _timestamp_pb2.Timestamp | None = ...,
+        workers: _builtins.int = ...,
+        draining_workers: _builtins.int = ...,
+        queued_requests: _builtins.int = ...,
+        queued_tokens: _builtins.int = ...,
+        capped_requests: _builtins.int = ...,
+        queue_time_p95: _duration_pb2.Duration | None = ...,
+        oldest_wait: _duration_pb2.Duration | None = ...,
+        running_requests: _builtins.int = ...,
+        tokens_in_flight: _builtins.int = ...,
+        request_slots: _builtins.int = ...,
+        token_slots: _builtins.int = ...,
+        kv_use_millis: _builtins.int = ...,
+        predicted_wait: _duration_pb2.Duration | None = ...,
+        start_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["measure_time", b"measure_time", "oldest_wait", b"oldest_wait", "predicted_wait", b"predicted_wait", "queue_time_p95", b"queue_time_p95", "start_duration", b"start_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capped_requests", b"capped_requests", "draining_workers", b"draining_workers", "known", b"known", "kv_use_millis", b"kv_use_millis", "measure_time", b"measure_time", "oldest_wait", b"oldest_wait", "predicted_wait", b"predicted_wait", "queue_time_p95", b"queue_time_p95", "queued_requests", b"queued_requests", "queued_tokens", b"queued_tokens", "request_slots", b"request_slots", "running_requests", b"running_requests", "start_duration", b"start_duration", "token_slots", b"token_slots", "tokens_in_flight", b"tokens_in_flight", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScalingSignals: _TypeAlias = ScalingSignals  # noqa: Y015
+
+@_typing.final
+class ScalingRecommendation(_message.Message):
+    """How many workers there should be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKERS_FIELD_NUMBER: _builtins.int
+    NEEDED_MILLIS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DRIVER_FIELD_NUMBER: _builtins.int
+    workers: _builtins.int
+    needed_millis: _builtins.int
+    """What the load asks for before hysteresis and bounds, thousandths of a worker."""
+    reason: _builtins.str
+    """`steady`, `up`, `down`, `burst`, `stabilising`, `rate`, `bound` or `unknown`; with the last
+    nothing is to be changed.
+    """
+    driver: _builtins.str
+    """The signal that asks for most: `requests`, `tokens`, `kv`, `wait`, or `queued` while no
+    worker is there.
+    """
+    def __init__(
+        self,
+        *,
+        workers: _builtins.int = ...,
+        needed_millis: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        driver: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["driver", b"driver", "needed_millis", b"needed_millis", "reason", b"reason", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScalingRecommendation: _TypeAlias = ScalingRecommendation  # noqa: Y015

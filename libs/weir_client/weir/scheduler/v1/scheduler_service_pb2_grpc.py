@@ -61,6 +61,11 @@ class SchedulerServiceStub:
                 request_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerRequest.SerializeToString,
                 response_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerResponse.FromString,
                 _registered_method=True)
+        self.GetScalingSignals = channel.unary_unary(
+                '/weir.scheduler.v1.SchedulerService/GetScalingSignals',
+                request_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetScalingSignalsRequest.SerializeToString,
+                response_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetScalingSignalsResponse.FromString,
+                _registered_method=True)
         self.GetPoolStatus = channel.unary_unary(
                 '/weir.scheduler.v1.SchedulerService/GetPoolStatus',
                 request_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetPoolStatusRequest.SerializeToString,
@@ -110,6 +115,13 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetScalingSignals(self, request, context):
+        """How loaded the workers are, and how many there should be.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPoolStatus(self, request, context):
         """What waits in each pool and how fast it goes, and how tenants' targets are kept.
         """
@@ -144,6 +156,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.DrainWorker,
                     request_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerRequest.FromString,
                     response_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'GetScalingSignals': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetScalingSignals,
+                    request_deserializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetScalingSignalsRequest.FromString,
+                    response_serializer=weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetScalingSignalsResponse.SerializeToString,
             ),
             'GetPoolStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPoolStatus,
@@ -288,6 +305,33 @@ class SchedulerService:
             '/weir.scheduler.v1.SchedulerService/DrainWorker',
             weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerRequest.SerializeToString,
             weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetScalingSignals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.scheduler.v1.SchedulerService/GetScalingSignals',
+            weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetScalingSignalsRequest.SerializeToString,
+            weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetScalingSignalsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class SchedulerServiceStub:
     """Workers as the scheduler sees them."""
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DrainWorkerRequest, _scheduler_service_pb2.DrainWorkerResponse]
     """Sends no more work to a worker and lets it finish."""
+    GetScalingSignals: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetScalingSignalsRequest, _scheduler_service_pb2.GetScalingSignalsResponse]
+    """How loaded the workers are, and how many there should be."""
     GetPoolStatus: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetPoolStatusRequest, _scheduler_service_pb2.GetPoolStatusResponse]
     """What waits in each pool and how fast it goes, and how tenants' targets are kept."""
 
@@ -71,6 +73,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Workers as the scheduler sees them."""
     DrainWorker: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DrainWorkerRequest, _scheduler_service_pb2.DrainWorkerResponse]  # type: ignore[assignment]
     """Sends no more work to a worker and lets it finish."""
+    GetScalingSignals: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetScalingSignalsRequest, _scheduler_service_pb2.GetScalingSignalsResponse]  # type: ignore[assignment]
+    """How loaded the workers are, and how many there should be."""
     GetPoolStatus: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetPoolStatusRequest, _scheduler_service_pb2.GetPoolStatusResponse]  # type: ignore[assignment]
     """What waits in each pool and how fast it goes, and how tenants' targets are kept."""
 
@@ -121,6 +125,14 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.DrainWorkerResponse, _abc.Awaitable[_scheduler_service_pb2.DrainWorkerResponse]]:
         """Sends no more work to a worker and lets it finish."""
+
+    @_abc_1.abstractmethod
+    def GetScalingSignals(
+        self,
+        request: _scheduler_service_pb2.GetScalingSignalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.GetScalingSignalsResponse, _abc.Awaitable[_scheduler_service_pb2.GetScalingSignalsResponse]]:
+        """How loaded the workers are, and how many there should be."""
 
     @_abc_1.abstractmethod
     def GetPoolStatus(

@@ -63,6 +63,7 @@ class WorkerRegistration(_message.Message):
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: _builtins.int
     DEDICATED_TENANT_ID_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
+    START_DURATION_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """Unique per process start."""
     address: _builtins.str
@@ -89,6 +90,10 @@ class WorkerRegistration(_message.Message):
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_lifecycle_pb2.Attempt]:
         """Attempts that already run here (a worker that reconnects)."""
 
+    @_builtins.property
+    def start_duration(self) -> _duration_pb2.Duration:
+        """From the begin of the process until it could serve: what another worker would take."""
+
     def __init__(
         self,
         *,
@@ -107,10 +112,11 @@ class WorkerRegistration(_message.Message):
         tokenizer_fingerprint: _builtins.bytes = ...,
         dedicated_tenant_id: _builtins.str = ...,
         running: _abc.Iterable[_lifecycle_pb2.Attempt] | None = ...,
+        start_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "batch_invariant", b"batch_invariant", "batching", b"batching", "block_size", b"block_size", "dedicated_tenant_id", b"dedicated_tenant_id", "gpu_id", b"gpu_id", "max_concurrent_requests", b"max_concurrent_requests", "max_context_tokens", b"max_context_tokens", "model", b"model", "model_version", b"model_version", "profile", b"profile", "running", b"running", "tokenizer_fingerprint", b"tokenizer_fingerprint", "total_kv_blocks", b"total_kv_blocks", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "batch_invariant", b"batch_invariant", "batching", b"batching", "block_size", b"block_size", "dedicated_tenant_id", b"dedicated_tenant_id", "gpu_id", b"gpu_id", "max_concurrent_requests", b"max_concurrent_requests", "max_context_tokens", b"max_context_tokens", "model", b"model", "model_version", b"model_version", "profile", b"profile", "running", b"running", "start_duration", b"start_duration", "tokenizer_fingerprint", b"tokenizer_fingerprint", "total_kv_blocks", b"total_kv_blocks", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
