@@ -11,7 +11,7 @@ class Parameters:
     """Every parameter of one model for one tenant on one worker profile.
 
     The defaults here are those of the product; `weir.directory.v1.ModelParameters` documents
-    units and bounds.
+    units and bounds. 0 in the last two: the scheduler derives them from the others.
     """
 
     default_max_new_tokens: int = 256
@@ -28,6 +28,9 @@ class Parameters:
     max_queued_requests: int = 1024
     long_context_threshold: int = 4096
     max_step_tokens: int = 512
+    offline_batch_wait_ms: int = 50
+    offline_max_batch_tokens: int = 0
+    max_running_long: int = 0
 
 
 _DEFAULTS = asdict(Parameters())

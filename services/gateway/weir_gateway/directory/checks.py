@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from weir_gateway.directory.document import Document, ModelEntry, PoolEntry, TenantEntry
+from weir_gateway.directory.document import Document, ModelEntry, TenantEntry
 from weir_gateway.directory.entries import LimitEntry, ParameterEntry
 from weir_gateway.directory.owner import Owner, owner_of, owners_of_limits
 from weir_gateway.directory.places import Path
+from weir_gateway.directory.pool_checks import pool_problem, pools_of_model_problem
 
 EVERY_MODEL = "*"
 
@@ -35,18 +36,20 @@ def check_document(document: Document) -> None:
         _check_known(owner_of("plan", plan.id), plan.policy.allowed_models, document)
     _check_tenants(document)
     for pool in document.pools:
-        _check_pool(pool, document)
+        problem = pool_problem(pool, {tenant.id for tenant in document.tenants})
+        if problem:
+            raise RuleBroken(owner_of("pool", pool.name), problem)
 
 
 def _check_models(document: Document) -> None:
     names = [model.name for model in document.models]
     aliases = [alias for model in document.models for alias in model.aliases]
     _unique(Owner("models", ("models",)), "name or alias", [*names, *aliases])
-    pools = {pool.name for pool in document.pools}
+    pools = {pool.name: pool for pool in document.pools}
     for model in document.models:
         owner = owner_of("model", model.name)
-        if model.pool not in pools:
-            raise RuleBroken(owner, f"there is no pool {model.pool!r}")
+        if problem := pools_of_model_problem([model.pool, *model.further_pools], pools):
+            raise RuleBroken(owner, problem)
         _unique(owner, "version", [version.version for version in model.versions])
         if not any(version.weight for version in model.versions):
             raise RuleBroken(owner, "the weights of its versions are all 0")
@@ -100,6 +103,11 @@ def _check_parameters(owner: Owner, entry: ParameterEntry, model: ModelEntry | N
         raise RuleBroken(owner, f"default_max_new_tokens {default} is above max_new_tokens {most}")
     if model is not None and most is not None and most > model.max_context:
         raise RuleBroken(owner, f"max_new_tokens {most} is above max_context {model.max_context}")
+    tokens, offline = entry.max_batch_tokens, entry.offline_max_batch_tokens
+    if tokens is not None and offline is not None and offline < tokens:
+        raise RuleBroken(
+            owner, f"offline_max_batch_tokens {offline} is below max_batch_tokens {tokens}"
+        )
 
 
 def _check_known(owner: Owner, models: Iterable[str], document: Document) -> None:
@@ -107,14 +115,6 @@ def _check_known(owner: Owner, models: Iterable[str], document: Document) -> Non
     for name in models:
         if name not in known:
             raise RuleBroken(owner, f"there is no model {name!r}")
-
-
-def _check_pool(pool: PoolEntry, document: Document) -> None:
-    owner = owner_of("pool", pool.name)
-    if (pool.isolation == "dedicated") != (pool.tenant is not None):
-        raise RuleBroken(owner, "`tenant` goes with isolation dedicated, and only with it")
-    if pool.tenant is not None and pool.tenant not in {tenant.id for tenant in document.tenants}:
-        raise RuleBroken(owner, f"there is no tenant {pool.tenant!r}")
 
 
 def _unique(owner: Owner, what: str, names: Sequence[str], mend: str = "") -> None:

@@ -17,6 +17,7 @@ from weir_gateway.directory.entries import (
     PriceEntry,
     Text,
 )
+from weir_gateway.directory.pool_entries import SharesEntry, SheddingEntry, SloEntry
 
 _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.ASCII)
 
@@ -75,6 +76,7 @@ class PolicyEntry(Entry):
     reserve_policy: Literal["full", "estimate"] | None = None
     extend_policy: Literal["stop", "debt"] | None = None
     kv: KvEntry = KvEntry()
+    slo: SloEntry = SloEntry()
     degradations: tuple[
         Literal["smaller_model", "lower_max_new_tokens", "cheaper_sampling"], ...
     ] = ()
@@ -147,6 +149,7 @@ class ModelEntry(Entry):
     versions: Annotated[tuple[VersionEntry, ...], Field(min_length=1)]
     max_context: PositiveAmount
     pool: Identifier = "default"
+    further_pools: tuple[Identifier, ...] = ()
     limits: tuple[LimitEntry, ...] = ()
     parameters: ParameterEntry = ParameterEntry()
     price: PriceEntry | None = None
@@ -175,6 +178,11 @@ class PoolEntry(Entry):
     request_class: Annotated[
         Literal["interactive", "batch"] | None, Field(default=None, alias="class")
     ]
+    length: Literal["short", "long"] | None = None
+    profiles: tuple[Text, ...] = ()
+    shares: SharesEntry = SharesEntry()
+    when_gone: Literal["refuse", "wait", "shared"] | None = None
+    shedding: SheddingEntry = SheddingEntry()
 
 
 class ClusterEntry(Entry):

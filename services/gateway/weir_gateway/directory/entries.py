@@ -3,6 +3,7 @@
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,6 +22,24 @@ PositiveAmount = Annotated[int, BeforeValidator(parse_amount), Field(ge=1)]
 RateText = Annotated[Rate, BeforeValidator(parse_rate)]
 TimeZone = Annotated[str, BeforeValidator(parse_time_zone)]
 TokenPrice = Annotated[int, BeforeValidator(parse_price)]
+
+
+def _window(shortest_ms: int, longest_ms: int) -> AfterValidator:
+    """Bounds of a batch window, milliseconds."""
+
+    def check(value: int) -> int:
+        if value and not shortest_ms <= value <= longest_ms:
+            raise ValueError(
+                f"{value} is out of bounds; it must be 0 (no batch gathers), or from "
+                f"{shortest_ms} to {longest_ms} milliseconds"
+            )
+        return value
+
+    return AfterValidator(check)
+
+
+BatchWait = Annotated[int, _window(2, 10)]
+OfflineBatchWait = Annotated[int, _window(20, 100)]
 Identifier = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$", strict=True)
 ]
@@ -155,10 +174,13 @@ class ParameterEntry(Entry):
     alpha: Annotated[float, Field(ge=0.3, le=1)] | None = None
     max_batch_size: Annotated[int, Field(ge=1, le=4096)] | None = None
     max_batch_tokens: PositiveAmount | None = None
-    batch_wait_ms: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    batch_wait_ms: BatchWait | None = None
     max_concurrent_requests: Annotated[int, Field(ge=1, le=65_536)] | None = None
     queue_timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
     max_queued_requests: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     long_context_threshold: PositiveAmount | None = None
     max_step_tokens: PositiveAmount | None = None
+    offline_batch_wait_ms: OfflineBatchWait | None = None
+    offline_max_batch_tokens: PositiveAmount | None = None
+    max_running_long: Annotated[int, Field(ge=1, le=65_536)] | None = None
     profiles: dict[str, "ParameterEntry"] = Field(default_factory=dict)

@@ -35,6 +35,7 @@ from weir_gateway.directory.document import (
 )
 from weir_gateway.directory.entries import ParameterEntry, PriceEntry
 from weir_gateway.directory.limit_conversion import to_limits
+from weir_gateway.directory.pool_conversion import set_scope, to_targets
 
 _SAME_NAME = (
     "default_max_new_tokens",
@@ -50,6 +51,9 @@ _SAME_NAME = (
     "max_queued_requests",
     "long_context_threshold",
     "max_step_tokens",
+    "offline_batch_wait_ms",
+    "offline_max_batch_tokens",
+    "max_running_long",
 )
 
 
@@ -117,6 +121,7 @@ def _policy(entry: PolicyEntry) -> Policy:
         require_max_new_tokens=entry.require_max_new_tokens or False,
         degradations=list(entry.degradations),
         kv=_kv(entry.kv),
+        slo=to_targets(entry.slo),
     )
     if entry.reserve_policy is not None:
         policy.reserve_policy = ReservePolicy.Value(
@@ -152,6 +157,7 @@ def _model(entry: ModelEntry) -> Model:
         parameters=_parameters(entry.parameters),
         max_context_tokens=entry.max_context,
         pool=entry.pool,
+        further_pools=entry.further_pools,
     )
     if entry.price is not None:
         model.price.CopyFrom(_price(entry.price))
@@ -190,6 +196,7 @@ def _pool(entry: PoolEntry) -> Pool:
         quantum_tokens=entry.quantum_tokens or 0,
         policy_parameters=PolicyParameters(**entry.policy_parameters.model_dump()),
     )
+    set_scope(pool, entry)
     if entry.request_class is not None:
         setattr(pool, "class", RequestClass.Value(f"REQUEST_CLASS_{entry.request_class.upper()}"))
     return pool

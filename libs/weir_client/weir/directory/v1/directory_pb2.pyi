@@ -239,7 +239,7 @@ class _PromptLengthEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PromptLe
     """Above it."""
 
 class PromptLength(_PromptLength, metaclass=_PromptLengthEnumTypeWrapper):
-    """Length of a prompt with its output, as seen by long_context_threshold."""
+    """Length of a prompt, as seen by long_context_threshold."""
 
 PROMPT_LENGTH_UNSPECIFIED: PromptLength.ValueType  # 0
 """Any."""
@@ -1017,15 +1017,15 @@ class ModelParameters(_message.Message):
     max_step_tokens: _builtins.int
     """The worker's per-step compute bound, tokens."""
     offline_batch_wait_ms: _builtins.int
-    """Batch window of the class batch; absent: ten times batch_wait_ms."""
+    """Batch window of the class batch; absent: 50."""
     offline_max_batch_tokens: _builtins.int
     """Bound on the summed estimated cost of a batch with requests of the class batch or of the
     latency SLA throughput, tokens; of the others in it max_batch_tokens stays the bound.
     Absent: twice max_batch_tokens.
     """
     max_running_long: _builtins.int
-    """Requests over long_context_threshold that run at once on one worker outside a pool of
-    their own; absent: a quarter of what may run at once.
+    """Requests whose prompt is over long_context_threshold that run at once on one worker outside
+    a pool of their own; absent: a quarter of what may run at once.
     """
     @_builtins.property
     def profiles(self) -> _containers.MessageMap[_builtins.str, Global___ModelParameters]:
