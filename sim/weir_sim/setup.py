@@ -47,7 +47,8 @@ class WorkerSpec:
         max_concurrent_requests: requests at once.
         cache_blocks: blocks that the prefix cache keeps at most; None for all that are free,
             0 for no cache.
-        max_step_s: bound on the predicted time of a step with decodes; 0 for none.
+        max_step_s: predicted time that prefill may stretch a step with decodes to; 0 for twice
+            that of the decodes alone, as the product's worker has it; `inf` for no bound.
         batching: how steps are filled.
         start_s: when it registers first.
         max_context_tokens: prompt and output; 0 for no bound of its own.
@@ -104,6 +105,8 @@ class Setup:
         pool: isolation and policy; of every model.
         seed: of all lots.
         report_interval_s: between two reports of a worker; 0 for one after every step.
+        report_coalesce_s: after the start or end of an attempt a report is made within this
+            time; None: every interval alone. The product's are 1 and 0.02.
         report_delay_s: from a report's making to its arrival: signals are that stale.
         link_s: from scheduler to worker and back to the gateway, each way.
         tenant: policy of tenants that the workload does not name.
@@ -125,6 +128,7 @@ class Setup:
     )
     seed: int = 0
     report_interval_s: float = 0.1
+    report_coalesce_s: float | None = None
     report_delay_s: float = 0.0
     link_s: float = 0.0
     tenant: TenantRules = field(
