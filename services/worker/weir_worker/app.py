@@ -71,6 +71,7 @@ class WorkerApp:
         self._telemetry = telemetry
         self._on_end = on_end
         self._clock = clock or SystemClock()
+        self._began_us = self._clock.monotonic_us()
         self._engine = EngineClient(
             launcher or _launcher(settings, self._clock),
             self._clock,
@@ -167,6 +168,7 @@ class WorkerApp:
             self._clock,
             worker_id=self.worker_id,
             address=self.address,
+            start_us=self._clock.monotonic_us() - self._began_us,
             on_drain_change=self._on_drain_change,
             on_left=lambda why: self._on_end(why, False),
         )

@@ -27,6 +27,7 @@ class WorkerIdentity:
         device_name: id of the device.
         settings: of the process.
         ready: what the engine said when it had started.
+        start_us: how long it took to come up, microseconds.
     """
 
     worker_id: str
@@ -36,11 +37,12 @@ class WorkerIdentity:
     device_name: str
     settings: WorkerSettings
     ready: Ready
+    start_us: int = 0
 
     def registration(self, running: Iterable[Attempt]) -> WorkerRegistration:
         """The registration, with the attempts that run already."""
         ready, settings = self.ready, self.settings
-        return WorkerRegistration(
+        message = WorkerRegistration(
             worker_id=self.worker_id,
             address=self.address,
             model=self.model,
@@ -57,6 +59,8 @@ class WorkerIdentity:
             dedicated_tenant_id=settings.dedicated_tenant_id,
             running=running,
         )
+        message.start_duration.FromMicroseconds(self.start_us)
+        return message
 
     def model_info(self, running: Iterable[Attempt]) -> GetModelInfoResponse:
         """The answer to `GetModelInfo`."""
@@ -72,7 +76,13 @@ class WorkerIdentity:
 
 
 def identify(
-    settings: WorkerSettings, ready: Ready, device: Device, *, worker_id: str, address: str
+    settings: WorkerSettings,
+    ready: Ready,
+    device: Device,
+    *,
+    worker_id: str,
+    address: str,
+    start_us: int = 0,
 ) -> WorkerIdentity:
     """Fills what the settings leave open."""
     engine = _engine(settings)
@@ -84,6 +94,7 @@ def identify(
         device_name=settings.gpu_id or device.name,
         settings=settings,
         ready=ready,
+        start_us=start_us,
     )
 
 

@@ -86,6 +86,7 @@ def assemble(
     *,
     worker_id: str,
     address: str,
+    start_us: int,
     on_drain_change: Callable[[], object],
     on_left: Callable[[str], object],
 ) -> Worker:
@@ -93,10 +94,13 @@ def assemble(
 
     Args:
         address: `host:port` on which the server is bound.
+        start_us: how long it took to come up, microseconds.
         on_drain_change, on_left: see `Drain`.
     """
     device = open_device(engine.ready.device, settings.tensor_parallel_size)
-    identity = identify(settings, engine.ready, device, worker_id=worker_id, address=address)
+    identity = identify(
+        settings, engine.ready, device, worker_id=worker_id, address=address, start_us=start_us
+    )
     attempts = _attempts(settings, engine, identity, clock)
     metrics = WorkerMetrics(telemetry.registry, engine, clock)
     attempts.observers.add(metrics)
