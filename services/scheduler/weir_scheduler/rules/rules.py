@@ -11,6 +11,7 @@ from weir_scheduler.rules.queue_rules import QueueRules
 from weir_scheduler.rules.shares import Shares
 from weir_scheduler.rules.shedding_rules import SheddingRules
 from weir_scheduler.rules.slo_targets import SloTargets
+from weir_scheduler.scaling.pool_scaling import PoolScaling
 
 _PLACEMENT = PlacementRules()
 _QUEUE = QueueRules()
@@ -18,6 +19,7 @@ _EVERYTHING = PoolScope()
 _SHARES = Shares()
 _SHEDDING = SheddingRules()
 _NO_TARGETS = SloTargets()
+_SCALING = PoolScaling()
 
 
 class Isolation(StrEnum):
@@ -44,6 +46,7 @@ class PoolRules:
         when_gone: what becomes of its requests while none of its workers is live.
         shedding: which requests it refuses while it is busy.
         further: of a model's first pool, the others that serve the model (see `routing`).
+        scaling: how many workers it may have, where it says so itself.
     """
 
     name: str
@@ -57,6 +60,7 @@ class PoolRules:
     when_gone: WhenGone = WhenGone.REFUSE
     shedding: SheddingRules = _SHEDDING
     further: tuple["PoolRules", ...] = ()
+    scaling: PoolScaling = _SCALING
 
 
 @dataclass(frozen=True, slots=True)

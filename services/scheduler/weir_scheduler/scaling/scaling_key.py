@@ -1,0 +1,30 @@
+"""Name of what is scaled."""
+
+from typing import NamedTuple
+
+from weir_scheduler.queues.entry import QueueEntry
+from weir_scheduler.rules.routing import pool_of_worker, pools_for, prompt_length
+from weir_scheduler.rules.rules import Rules
+from weir_scheduler.workers.worker_info import WorkerInfo
+
+
+class ScalingKey(NamedTuple):
+    """Workers of one pool that serve one model, whatever its version."""
+
+    model: str
+    pool: str
+
+
+def key_of_entry(rules: Rules, entry: QueueEntry) -> ScalingKey:
+    """The pool that is meant for a request. Raises WeirError for an unknown model."""
+    first = rules.pool(entry.model)
+    threshold = rules.request(entry.model, entry.tenant_id).long_context_threshold
+    length = prompt_length(entry.prompt_tokens, threshold)
+    fitting = pools_for(first, entry.tenant_id, entry.request_class, length)
+    return ScalingKey(entry.model, (fitting[0] if fitting else first).name)
+
+
+def key_of_worker(rules: Rules, info: WorkerInfo) -> ScalingKey:
+    """The pool that a worker belongs to. Raises WeirError for an unknown model."""
+    pool = pool_of_worker(rules.pool(info.model), info.profile, info.dedicated_tenant_id)
+    return ScalingKey(info.model, pool.name)
