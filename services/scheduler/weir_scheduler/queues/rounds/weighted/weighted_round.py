@@ -10,6 +10,9 @@ from weir_scheduler.queues.rounds.weighted.service_counters import ServiceCounte
 from weir_scheduler.queues.tenant_queue import TenantQueue
 
 
+_REBASE_FROM = 1 << 62
+
+
 class WeightedRound:
     """A queue per tenant under weighted virtual token counters (`TenantRound`).
 
@@ -65,9 +68,11 @@ class WeightedRound:
 
     def charge(self, tenant_id: str, service: int) -> None:
         """Moves a tenant's counter."""
-        counter = self._counters.charge(tenant_id, service)
+        counter = self._counters.charge(tenant_id, service, self._turn.peek_key())
         if tenant_id in self._turn:
             self._turn.put(tenant_id, counter)
+        if counter >= _REBASE_FROM:
+            self._rebase()
 
     def block(self, tenant_id: str) -> None:
         """Takes a tenant out of the round, its requests stay."""
@@ -109,6 +114,18 @@ class WeightedRound:
         if self._turn.discard(tenant_id):
             self._counters.leave(tenant_id)
         self._counters.prune(self._turn.peek_key(), self._turn.__contains__)
+
+    def _rebase(self) -> None:
+        """Keeps the integers short: all counters go down by the smallest that waits.
+
+        O(n log n), once in 2^62 / SCALE weighted tokens.
+        """
+        least: int | None = self._turn.peek_key()
+        if least is None or least <= 0:
+            return
+        self._counters.rebase(least)
+        for tenant_id in sorted(self._turn, key=self._turn.key_of):
+            self._turn.put(tenant_id, self._counters.value(tenant_id))
 
     def _take_part(self, tenant_id: str) -> None:
         if tenant_id in self._turn or tenant_id in self._blocked:
