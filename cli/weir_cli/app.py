@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.commands import chat, explain, keys, ledger, limits, models, up
+from weir_cli.commands import chat, explain, keys, ledger, limits, models, simulate, up
 from weir_cli.errors import CommandError
 
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
+app.command("simulate")(simulate.simulate)
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(limits.app, name="limits")

@@ -15,6 +15,8 @@ from weir_sim.setup import Setup
 from weir_sim.workload import Workload
 
 _MOST_PAIRED = 64
+_LEAST_DUE = 0.01
+"""Part of all service below which a due is too small to judge by."""
 
 
 def weights_of(workload: Workload, setup: Setup, tenants: tuple[str, ...]) -> list[int]:
@@ -72,7 +74,8 @@ def bound_2u(workload: Workload, setup: Setup, outcome: Outcome) -> float:
 def attainment(log: ServiceLog, weights: list[int]) -> Mapping[str, float]:
     """Service that each tenant got while it waited, over what its weight entitled it to then.
 
-    Its due is its part, by weight, among those that wait; only tenants that have waited count.
+    Its due is its part, by weight, among those that wait. Only tenants that have waited for a
+    hundredth of all service count.
     """
     given = np.diff(log.charged, axis=0).clip(min=0)
     waits = (log.waiting[:-1] > 0) & (log.waiting[1:] > 0)
@@ -83,8 +86,9 @@ def attainment(log: ServiceLog, weights: list[int]) -> Mapping[str, float]:
     )
     among = (given * waits).sum(axis=1, keepdims=True)
     due, got = (part * among).sum(axis=0), (given * waits).sum(axis=0)
+    least = _LEAST_DUE * float(given.sum())
     return {
-        tenant: float(got[at] / due[at]) for at, tenant in enumerate(log.tenants) if due[at] > 0
+        tenant: float(got[at] / due[at]) for at, tenant in enumerate(log.tenants) if due[at] > least
     }
 
 

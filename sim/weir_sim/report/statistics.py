@@ -47,8 +47,8 @@ class TenantNumbers:
         e2e: arrival to end, of the completed.
         tokens_s: output tokens per second of the run.
         share: of all service charged, 0 to 1.
-        attained: service while it waited over its due (`fairness.attainment`); None if it never
-            waited.
+        attained: service while it waited over its due (`fairness.attainment`); None if it
+            hardly waited.
     """
 
     tenant: str
