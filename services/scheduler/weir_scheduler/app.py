@@ -1,5 +1,7 @@
 """The scheduler's process: its parts, put together."""
 
+import asyncio
+
 import grpc
 
 from weir.scheduler.v1.scheduler_service_pb2_grpc import (
@@ -15,8 +17,12 @@ from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import add_reflection, create_server
 from weir_core.telemetry.telemetry import Telemetry
+from weir_scheduler.leadership.factory import leadership_of
+from weir_scheduler.leadership.leadership import Leadership, OnlyScheduler
+from weir_scheduler.leadership.term import Term
 from weir_scheduler.scheduler import Scheduler
 from weir_scheduler.server.directory_rules import DirectoryRules
+from weir_scheduler.server.leader_metrics import watch_leadership
 from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.queue_metrics import QueueMetrics, SchedulerCollector
 from weir_scheduler.server.queue_spans import QueueSpans
@@ -25,6 +31,8 @@ from weir_scheduler.server.streams import Streams
 from weir_scheduler.settings import SchedulerSettings
 
 _LONGEST_GRACE_S = 1.0
+_LAST_WORDS_S = 0.5
+_SECOND_US = 1_000_000
 
 
 class SchedulerApp:
@@ -56,23 +64,30 @@ class SchedulerApp:
         self._streams = Streams(self._token.get_secret_value().encode())
         self.scheduler = self._build_scheduler()
         SchedulerCollector(self.scheduler, self._clock, telemetry.registry)
-        self._pump = Pump(self.scheduler, self._clock)
+        self._leadership: Leadership = OnlyScheduler()
+        self._pump = Pump(self.scheduler, self._clock, lambda: self._leadership.active())
+        watch_leadership(telemetry.registry, lambda: self._leadership)
         self._channel = open_channel(
             settings.directory_address, name="directory", token=self._token
         )
         self._watcher = DirectoryWatcher(self._channel, "scheduler")
         self._server = self._build_server()
         self._health: ServerHealth | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Binds, watches the directory, serves. Raises StartupError."""
         self.address = self._bind(self._server)
+        self._leadership = self._choose_leadership()
         health = self._health = add_health(self._server, [SERVICE])
         add_reflection(self._server, [SERVICE])
         self._watcher.on_change(self._use)
         self._watcher.start()
         await self._server.start()
+        # Until the lease is taken: alive, and not to be sent anything.
+        await health.set_serving(SERVICE, self._leadership.active())
         await health.start()
+        self._leadership.start(self._begin_term, self._end_term)
 
     @property
     def ready(self) -> bool:
@@ -88,6 +103,8 @@ class SchedulerApp:
             await self._health.enter_shutdown()
         self.scheduler.close()
         self._streams.close("the scheduler is stopping")
+        await self._streams.wait_closed(_LAST_WORDS_S)
+        await self._leadership.stop()
 
     async def stop(self) -> None:
         """Releases everything. Idempotent."""
@@ -96,6 +113,36 @@ class SchedulerApp:
         self._pump.stop()
         await self._watcher.stop()
         await self._channel.close()
+
+    def _choose_leadership(self) -> Leadership:
+        settings = self._settings
+        return leadership_of(
+            settings.leader_store.get_secret_value(),
+            settings.leader_key,
+            settings.lease_times(),
+            settings.advertise_address or self.address,
+        )
+
+    def _begin_term(self) -> None:
+        leadership = self._leadership
+        lease_us = round(leadership.lease_s * _SECOND_US)
+        self._streams.term = Term(leadership.epoch, lease_us)
+        if lease_us:
+            self.scheduler.take_over(round(self._settings.takeover_s * _SECOND_US))
+        self._show_health(active=True)
+        self._pump.poke()
+
+    def _end_term(self) -> None:
+        """Says nothing more, and forgets: whoever is active now is told everything anew."""
+        self._streams.cut("another scheduler is active, or may be")
+        self.scheduler.vacate()
+        self._show_health(active=False)
+
+    def _show_health(self, *, active: bool) -> None:
+        if self._health is not None:
+            task = asyncio.create_task(self._health.set_serving(SERVICE, active))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _build_scheduler(self) -> Scheduler:
         telemetry = self._telemetry
@@ -125,6 +172,8 @@ class SchedulerApp:
             clock=self._clock,
             bounds=self._settings.bounds(),
             options=self._settings.stream_options(),
+            active=lambda: self._leadership.active(),
+            refusal=lambda: self._leadership.refusal(),
         )
         add_SchedulerServiceServicer_to_server(servicer, server)
         return server

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.absences import Absences
+from weir_scheduler.dispatch.adoption import Adoption
 from weir_scheduler.dispatch.announcer import Announcer
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.dispatch.dispatcher import Dispatcher
@@ -14,11 +16,15 @@ from weir_scheduler.dispatch.intake import Intake
 from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.observer import Observer, Observers
 from weir_scheduler.dispatch.outbox import Outbox
+from weir_scheduler.dispatch.output_predictor import OutputPredictor
+from weir_scheduler.dispatch.preempter import Preempter, PreemptionCounts
 from weir_scheduler.dispatch.queue_view import QueueView
 from weir_scheduler.dispatch.reconfiguration import apply_rules
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.dispatch.timers import TimerKind
+from weir_scheduler.dispatch.vacating import vacate
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.queues.wait_reason import WaitReason
@@ -42,6 +48,7 @@ class Scheduler:
         bounds: of waits and counts.
         observers: metrics, traces.
         placer: placement policy.
+        predictor: of the length of answers.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Scheduler:
         bounds: Bounds | None = None,
         observers: Iterable[Observer] = (),
         placer: Placer | None = None,
+        predictor: OutputPredictor | None = None,
     ) -> None:
         self._state = SchedulerState(
             clock=clock,
@@ -60,23 +68,37 @@ class Scheduler:
             bounds=bounds or Bounds(),
             outbox=outbox,
             observer=Observers(list(observers)),
+            predictor=predictor,
         )
         self._waiting = WaitingRoom(self._state)
         self._releases = Releases(self._state, self._waiting)
         self._intake = Intake(self._state, self._waiting)
-        self._gateways = GatewayEvents(self._state, self._releases)
+        self._preempter = Preempter(self._state)
+        self._gateways = GatewayEvents(self._state, self._releases, self._preempter)
         self._fleet = FleetEvents(self._state, self._waiting, self._releases)
         self._view = QueueView(self._state, self._waiting)
         announcer = Announcer(self._state, self._waiting, self._view)
         self._dispatcher = Dispatcher(
-            self._state, self._waiting, self._releases, placer or Placer()
+            self._state, self._waiting, self._releases, self._preempter, placer or Placer()
         )
-        self._due = DueHandlers(self._state, self._waiting, self._releases, self._fleet, announcer)
+        self._adoption = Adoption(self._state, self._intake, self._waiting, self._releases)
+        self._absences = Absences(self._state, self._releases)
+        self._due = DueHandlers(
+            self._state,
+            self._waiting,
+            self._releases,
+            self._fleet,
+            announcer,
+            self._adoption,
+            self._absences,
+        )
 
     def enqueue(self, gateway: str, request: NewRequest) -> None:
-        """Takes a request in, or rejects it through the outbox."""
+        """Takes a request in, or over if it runs already; or rejects it through the outbox."""
+        runs = bool(request.running_worker_id)
+        self._absences.named(gateway, request.request_id, runs=runs)
         try:
-            self._intake.enqueue(gateway, request)
+            (self._adoption.adopt if runs else self._intake.enqueue)(gateway, request)
         except WeirError as refusal:
             self._state.observer.refused(request, refusal)
             self._state.outbox.rejected(gateway, request.request_id, refusal)
@@ -99,9 +121,29 @@ class Scheduler:
         """The attempt has ended and the gateway has its terminal record."""
         self._gateways.finish(gateway, key, usage)
 
+    def gateway_away(self, gateway: str) -> None:
+        """A gateway's stream has ended, or another takes its place.
+
+        What waits is dropped, what runs goes on for a while: the gateway names both again.
+        """
+        self._absences.begin(gateway)
+
     def gateway_lost(self, gateway: str) -> None:
-        """A gateway's stream has ended."""
+        """A gateway is gone for good: nobody is left to answer to."""
         self._gateways.gateway_lost(gateway)
+
+    def take_over(self, hold_us: int) -> None:
+        """This scheduler has become the active one, after another.
+
+        For `hold_us` it takes in what gateways and workers tell and dispatches nothing:
+        requests of all gateways are to be in order, and no worker is to be missed.
+        """
+        self._state.hold_until_us = self._state.now_us() + hold_us
+        self._state.timers.set(TimerKind.HOLD_ENDS, None, self._state.hold_until_us)
+
+    def vacate(self) -> None:
+        """Another scheduler is the active one: forgets everything, and tells nobody."""
+        vacate(self._state, self._gateways, self._fleet)
 
     def register_worker(self, info: WorkerInfo, running: Iterable[AttemptKey] = ()) -> Worker:
         """A worker connects, for the first time or again; `running` as it says."""
@@ -134,7 +176,8 @@ class Scheduler:
     def pump(self) -> None:
         """Does what is due and dispatches what can be dispatched."""
         self._due.run()
-        self._dispatcher.pump()
+        if not self._state.holding:
+            self._dispatcher.pump()
 
     def next_wake_us(self) -> int | None:
         """Monotonic moment of the next `pump` if nothing else happens; None for never."""
@@ -154,6 +197,15 @@ class Scheduler:
     def requests(self) -> int:
         """Requests that it is responsible for."""
         return len(self._state.requests)
+
+    @property
+    def preemptions(self) -> PreemptionCounts:
+        """Pre-emptions by policy since the process began."""
+        return self._preempter.counts
+
+    def charged(self) -> Iterator[tuple[str, int]]:
+        """Tenant and service charged so far, of each attempt that takes up a place."""
+        return ((attempt.tenant_id, attempt.charged) for attempt in self._state.attempts)
 
     def workers(self) -> list[Worker]:
         """Every worker that is known, lost ones included."""

@@ -2,12 +2,13 @@
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings
 from weir_core.rpc.framed import FramedOptions
 from weir_scheduler.dispatch.bounds import Bounds
+from weir_scheduler.leadership.lease import LeaseTimes
 
 _SECOND_US = 1_000_000
 
@@ -40,6 +41,37 @@ class SchedulerSettings(ServiceSettings):
     heartbeat_s: float = Field(5, gt=0, description="ping of idle streams")
     silence_s: float = Field(15, gt=0, description="a peer that was silent for so long is lost")
 
+    leader_store: SecretStr = Field(
+        SecretStr(""),
+        description="where schedulers agree which of them is active: "
+        "redis://user:password@host:port/db, or file:///path for those of one machine; empty: "
+        "this is the only scheduler",
+    )
+    leader_key: str = Field(
+        "weir:scheduler:leader",
+        min_length=1,
+        max_length=200,
+        description="key in the leader store; the same for all schedulers of a deployment",
+    )
+    leader_ttl_s: float = Field(
+        4,
+        ge=0.4,
+        le=300,
+        description="an active scheduler that was silent for so long is replaced; the same for all",
+    )
+    advertise_address: str = Field(
+        "",
+        description="host:port under which gateways and workers know this scheduler, a hint for "
+        "those that ask another one; empty: the bound address",
+    )
+    takeover_s: float = Field(
+        2,
+        ge=0,
+        le=60,
+        description="a scheduler that becomes active waits at most so long for the gateways and "
+        "workers of the one before",
+    )
+
     @model_validator(mode="after")
     def _check_times(self) -> Self:
         self.stream_options()
@@ -69,5 +101,15 @@ class SchedulerSettings(ServiceSettings):
         )
 
     def stream_options(self) -> FramedOptions:
-        """Bounds of the streams of gateways and workers."""
-        return FramedOptions(heartbeat_s=self.heartbeat_s, silence_s=self.silence_s)
+        """Bounds of the streams of gateways and workers.
+
+        With a lease, peers take silence of its length for the loss of the scheduler.
+        """
+        heartbeat_s = self.heartbeat_s
+        if self.leader_store.get_secret_value():
+            heartbeat_s = min(heartbeat_s, self.leader_ttl_s / 4)
+        return FramedOptions(heartbeat_s=heartbeat_s, silence_s=self.silence_s)
+
+    def lease_times(self) -> LeaseTimes:
+        """Of the lease."""
+        return LeaseTimes(round(self.leader_ttl_s * _SECOND_US))

@@ -27,6 +27,7 @@ class Bounds:
         loss_us: silence after which a worker is lost.
         step_suspect_us: age of the last engine step from which a worker gets no new work.
         step_loss_us: age from which a worker counts as lost although it reports.
+        gateway_away_us: what a gateway has running goes on so long without its stream.
         lost_kept_us: a lost worker is listed, and its orphans are aborted if it comes back.
         announce_us: between two rounds of position events.
         announce_budget: requests looked at in one round.
@@ -49,6 +50,7 @@ class Bounds:
     loss_us: int = 5_000_000
     step_suspect_us: int = 5_000_000
     step_loss_us: int = 30_000_000
+    gateway_away_us: int = 2_000_000
     lost_kept_us: int = 600_000_000
     announce_us: int = 100_000
     announce_budget: int = 2_000

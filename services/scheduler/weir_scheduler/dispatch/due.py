@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from weir_scheduler.dispatch.absences import Absences
+from weir_scheduler.dispatch.adoption import Adoption
 from weir_scheduler.dispatch.announcer import Announcer
 from weir_scheduler.dispatch.fleet_events import FleetEvents
 from weir_scheduler.dispatch.rejections import deadline_passed, no_worker, queue_timeout
@@ -26,6 +28,8 @@ class DueHandlers:
         releases: Releases,
         fleet: FleetEvents,
         announcer: Announcer,
+        adoption: Adoption,
+        absences: Absences,
     ) -> None:
         self._state = state
         self._waiting = waiting
@@ -38,10 +42,14 @@ class DueHandlers:
             TimerKind.ARRIVAL: self._arrival,
             TimerKind.LINGER: self._linger,
             TimerKind.WINDOW: self._window,
+            TimerKind.CLAIM_ENDS: self._window,
             TimerKind.SILENCE: fleet.silent,
             TimerKind.FORGET_WORKER: self._forget_worker,
             TimerKind.BREAKER: self._breaker,
             TimerKind.ANNOUNCE: lambda _: announcer.announce(),
+            TimerKind.UNCLAIMED: adoption.unclaimed,
+            TimerKind.GATEWAY_AWAY: absences.ends,
+            TimerKind.HOLD_ENDS: lambda _: None,
         }
 
     def run(self) -> None:

@@ -34,31 +34,41 @@ class Intake:
             WeirError: QUEUE_FULL, REQUEST_TOO_LARGE, MODEL_NOT_FOUND, DEADLINE_EXCEEDED,
                 DRAINING, or RESERVATION_CONFLICT when another gateway uses the id.
         """
-        known = self._state.requests.get(request.request_id)
-        if known is not None:
-            if known.gateway == gateway:
-                return
-            raise WeirError(
-                Reason.RESERVATION_CONFLICT,
-                f"request id {request.request_id} is in use by another gateway",
-            )
+        if self.known(gateway, request.request_id) is not None:
+            return
         if self._state.closed:
             raise shutting_down()
+        record = self.record(gateway, request)
+        # What waited already at another scheduler was let in there.
+        if not request.attempts and request.waiting_since_wall_us is None:
+            self._check_room(record.entry)
+        if not self._state.holding:
+            self._check_fits(record.entry)
+        self._waiting.enter(record)
+        self._state.requests.add(record)
+
+    def known(self, gateway: str, request_id: str) -> RequestRecord | None:
+        """The request of that id. Raises WeirError(RESERVATION_CONFLICT) if it is another's."""
+        known = self._state.requests.get(request_id)
+        if known is not None and known.gateway != gateway:
+            raise WeirError(
+                Reason.RESERVATION_CONFLICT, f"request id {request_id} is in use by another gateway"
+            )
+        return known
+
+    def record(self, gateway: str, request: NewRequest) -> RequestRecord:
+        """A request as it is kept, not entered anywhere yet. Raises WeirError."""
         self._state.rules.pool(request.subject.model)
         rules = self._state.rules.request(request.subject.model, request.subject.tenant_id)
         entry = self._entry(request, rules)
-        if not request.attempts:
-            self._check_room(entry, rules)
-        self._check_fits(entry)
-        record = RequestRecord(
+        return RequestRecord(
             entry=entry,
             subject=request.subject,
             gateway=gateway,
             trace=request.trace,
+            preemptions=request.preemptions,
             lane_key=LaneKey(entry.model, entry.model_version, ""),
         )
-        self._waiting.enter(record)
-        self._state.requests.add(record)
 
     def _entry(self, request: NewRequest, rules: RequestRules) -> QueueEntry:
         now_us, wall_us = self._state.now_us(), self._state.clock.now_us()
@@ -71,6 +81,8 @@ class Intake:
         if deadline_us <= now_us:
             raise WeirError(Reason.DEADLINE_EXCEEDED, "the deadline passed before the queue")
         arrival_wall_us = wall_us if request.arrival_wall_us is None else request.arrival_wall_us
+        since_wall_us = request.waiting_since_wall_us
+        waited_us = 0 if since_wall_us is None else max(0, wall_us - since_wall_us)
         cost = estimated_cost(request.prompt_tokens, request.max_new_tokens, rules.alpha_millis)
         subject = request.subject
         self._sequence += 1
@@ -94,7 +106,7 @@ class Intake:
             ),
             # A gateway whose clock is ahead gains nothing by it.
             arrival_us=now_us - max(0, wall_us - arrival_wall_us),
-            enqueued_us=now_us,
+            enqueued_us=now_us - waited_us,
             deadline_us=deadline_us,
             session_id=request.session_id,
             prefix_hashes=request.prefix_hashes,
@@ -103,8 +115,9 @@ class Intake:
             choices=request.choices,
         )
 
-    def _check_room(self, entry: QueueEntry, rules: RequestRules) -> None:
+    def _check_room(self, entry: QueueEntry) -> None:
         bounds, waiting = self._state.bounds, self._waiting
+        rules = self._state.rules.request(entry.model, entry.tenant_id)
         tenant = self._state.rules.tenant(entry.tenant_id)
         limit = tenant.max_queued_requests or bounds.max_queued_per_tenant
         of_tenant = waiting.of_tenant(entry.tenant_id)

@@ -45,6 +45,9 @@ class NewRequest:
         attempts: made already, when a scheduler was lost.
         excluded: workers that failed it.
         choices: answers to be made at once.
+        preemptions: of the attempts, those that gave their place to a more urgent request.
+        waiting_since_wall_us: begin of its wait, when it is enqueued again; None for now.
+        running_worker_id: where it runs already as number `attempts`; empty if it waits.
     """
 
     request_id: str
@@ -62,3 +65,6 @@ class NewRequest:
     attempts: int = 0
     excluded: frozenset[str] = frozenset()
     choices: int = 1
+    preemptions: int = 0
+    waiting_since_wall_us: int | None = None
+    running_worker_id: str = ""

@@ -43,6 +43,10 @@ class RequestTable:
         record = self._requests.get(request_id)
         return record if record is not None and record.gateway == gateway else None
 
+    def gateways(self) -> list[str]:
+        """Gateways that have requests here."""
+        return list(self._by_gateway)
+
     def of_gateway(self, gateway: str) -> list[RequestRecord]:
         """Requests of one gateway's stream."""
         return [self._requests[request_id] for request_id in self._by_gateway.get(gateway, ())]

@@ -20,7 +20,14 @@ class SchedulerState:
     """Tables, timers, and the two ways out (outbox and observer)."""
 
     def __init__(
-        self, *, clock: Clock, rules: Rules, bounds: Bounds, outbox: Outbox, observer: Observer
+        self,
+        *,
+        clock: Clock,
+        rules: Rules,
+        bounds: Bounds,
+        outbox: Outbox,
+        observer: Observer,
+        predictor: OutputPredictor | None = None,
     ) -> None:
         self.clock = clock
         self.rules = rules
@@ -32,9 +39,11 @@ class SchedulerState:
         self.fleet = Fleet()
         self.lanes: dict[LaneKey, Lane] = {}
         self.timers = Timers()
-        self.predictor = OutputPredictor()
+        self.predictor = predictor or OutputPredictor()
         self.closed = False
         """Takes no new requests: the process is shutting down."""
+        self.hold_until_us = 0
+        """After a takeover: nothing is dispatched before, nor refused for its size."""
         self.to_pump: dict[LaneKey, None] = {}
         """Lanes in which something may have become possible."""
         self.to_announce: dict[tuple[LaneKey, RequestClass, str], None] = {}
@@ -43,6 +52,11 @@ class SchedulerState:
     def now_us(self) -> int:
         """The monotonic clock."""
         return self.clock.monotonic_us()
+
+    @property
+    def holding(self) -> bool:
+        """Whether gateways and workers of the scheduler before are waited for."""
+        return self.now_us() < self.hold_until_us
 
     def wake_model(self, model: str) -> None:
         """Looks again at every lane of a model."""

@@ -19,6 +19,10 @@ class TimerKind(StrEnum):
     FORGET_WORKER = "forget_worker"
     BREAKER = "breaker"
     ANNOUNCE = "announce"
+    CLAIM_ENDS = "claim_ends"
+    GATEWAY_AWAY = "gateway_away"
+    UNCLAIMED = "unclaimed"
+    HOLD_ENDS = "hold_ends"
 
 
 class Timer(NamedTuple):

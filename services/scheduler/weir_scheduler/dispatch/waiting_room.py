@@ -99,6 +99,10 @@ class WaitingRoom:
         self._take_from_stranded(record)
         self._place_in(self._state.lanes[record.lane_key], record)
 
+    def lane_for(self, entry: QueueEntry) -> Lane:
+        """The lane in which a request would wait. Raises WeirError when the model is unknown."""
+        return self._lane_for(entry)
+
     def watch_lane(self, lane: Lane, now_us: int) -> None:
         """No live worker serves a lane any more: bounds the wait of all that is in it."""
         for entry in lane.entries():

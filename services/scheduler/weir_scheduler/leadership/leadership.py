@@ -16,15 +16,15 @@ _SECOND_US = 1_000_000
 
 
 class Leadership(Protocol):
-    """Whether this process is the scheduler that may act.
+    """Whether this process is the scheduler that may act."""
 
-    Attributes:
-        epoch: of the present term; 0 where there is one scheduler only.
-        lease_s: silence after which another may have become active; 0 likewise.
-    """
+    @property
+    def epoch(self) -> int:
+        """Of the present or last term; 0 where there is one scheduler only."""
 
-    epoch: int
-    lease_s: float
+    @property
+    def lease_s(self) -> float:
+        """Silence after which another may have become active; 0 where there is no other."""
 
     def active(self) -> bool:
         """Looked at before every act: a process may have been stopped at any moment."""
@@ -42,8 +42,15 @@ class Leadership(Protocol):
 class OnlyScheduler:
     """There is one scheduler, and it acts."""
 
-    epoch = 0
-    lease_s = 0.0
+    @property
+    def epoch(self) -> int:
+        """No terms."""
+        return 0
+
+    @property
+    def lease_s(self) -> float:
+        """No lease."""
+        return 0.0
 
     def active(self) -> bool:
         """Always."""
@@ -77,12 +84,16 @@ class LeasedLeadership:
         self._acting = False
         self._away = False
         self._task: asyncio.Task[None] | None = None
-        self.lease_s = lease.times.ttl_us / _SECOND_US
 
     @property
     def epoch(self) -> int:
         """See `Leadership`."""
         return self._lease.epoch
+
+    @property
+    def lease_s(self) -> float:
+        """See `Leadership`."""
+        return self._lease.times.ttl_us / _SECOND_US
 
     def active(self) -> bool:
         """See `Leadership`."""

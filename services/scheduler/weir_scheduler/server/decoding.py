@@ -61,6 +61,9 @@ def new_request(message: wire.Enqueue) -> NewRequest:
         attempts=message.attempts,
         excluded=frozenset(message.excluded_workers),
         choices=max(1, message.choices),
+        preemptions=message.preemptions,
+        waiting_since_wall_us=_moment(message, "waiting_since"),
+        running_worker_id=message.running_worker_id,
     )
 
 
@@ -138,6 +141,11 @@ def _check(message: wire.Enqueue) -> None:
         raise InvalidField("enqueue.priority", message.priority, "from 0 to 100")
     if not 0 <= message.attempts <= _MOST_ATTEMPTS:
         raise InvalidField("enqueue.attempts", message.attempts, f"from 0 to {_MOST_ATTEMPTS}")
+    if message.running_worker_id and not message.attempts:
+        raise InvalidField("enqueue.attempts", 0, "1 or more of a request that runs")
+    if not 0 <= message.preemptions <= message.attempts:
+        bound = f"from 0 to enqueue.attempts ({message.attempts})"
+        raise InvalidField("enqueue.preemptions", message.preemptions, bound)
     for digest in message.prefix_hashes:
         if len(digest) != HASH_BYTES:
             bound = f"{HASH_BYTES} bytes long"

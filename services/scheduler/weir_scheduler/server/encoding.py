@@ -11,6 +11,7 @@ from weir_core.errors import Reason, WeirError
 from weir_scheduler.dispatch.new_request import Subject
 from weir_scheduler.dispatch.outbox import Dispatch
 from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.leadership.term import Term
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.rules.rules import WorkerRules
@@ -40,8 +41,8 @@ def wait_reason(value: WaitReason) -> "wire.QueueReason.ValueType":
     return wire.QueueReason.Value(f"QUEUE_REASON_{value.name}")
 
 
-def grant(dispatch: Dispatch) -> lifecycle_pb2.Grant:
-    """Permission to run the attempt, to be signed."""
+def grant(dispatch: Dispatch, epoch: int) -> lifecycle_pb2.Grant:
+    """Permission to run the attempt, to be signed; `epoch` of the granting scheduler."""
     message = lifecycle_pb2.Grant(
         attempt=attempt(dispatch.key),
         worker_id=dispatch.worker.worker_id,
@@ -50,6 +51,7 @@ def grant(dispatch: Dispatch) -> lifecycle_pb2.Grant:
         priority=dispatch.priority,
         max_new_tokens=dispatch.max_new_tokens,
         expire_time=_timestamp(dispatch.expire_wall_us),
+        leader_epoch=epoch,
     )
     setattr(message, "class", _CLASSES[dispatch.request_class])
     return message
@@ -90,13 +92,22 @@ def parameters(rules: WorkerRules) -> report_wire.WorkerParameters:
 
 
 def registered(
-    rules: WorkerRules, report_interval_us: int, loss_us: int
+    rules: WorkerRules, report_interval_us: int, loss_us: int, term: Term
 ) -> report_wire.WorkerRegistered:
     """Answer to a registration."""
     return report_wire.WorkerRegistered(
         report_interval=_duration(report_interval_us),
         loss_after=_duration(loss_us),
         parameters=parameters(rules),
+        leader_epoch=term.epoch,
+        lease=_duration(term.lease_us) if term.lease_us else None,
+    )
+
+
+def heartbeat(term: Term) -> wire.DispatchResponse:
+    """A frame to a gateway without events; the first one names the term."""
+    return wire.DispatchResponse(
+        leader_epoch=term.epoch, lease=_duration(term.lease_us) if term.lease_us else None
     )
 
 

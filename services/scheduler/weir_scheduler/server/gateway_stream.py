@@ -13,7 +13,7 @@ from weir_core.errors import InvalidField
 from weir_core.rpc.framed import FramedConnection, FramedOptions
 from weir_core.telemetry.logs import get_logger
 from weir_scheduler.scheduler import Scheduler
-from weir_scheduler.server import decoding
+from weir_scheduler.server import decoding, encoding
 from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.streams import Streams
 
@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 class GatewayStream:
-    """Passes a gateway's events to the scheduler; its end is the loss of the gateway.
+    """Passes a gateway's events to the scheduler; its end is not yet the loss of the gateway.
 
     Args:
         scheduler: of the process.
@@ -39,7 +39,10 @@ class GatewayStream:
         self._gateway = ""
         self._connection: FramedConnection[SchedulerEvent, DispatchResponse, DispatchRequest] = (
             FramedConnection(
-                coalesce=_frame_of, ping=DispatchResponse, name="gateway", options=options
+                coalesce=_frame_of,
+                ping=lambda: encoding.heartbeat(streams.term),
+                name="gateway",
+                options=options,
             )
         )
 
@@ -54,7 +57,7 @@ class GatewayStream:
         finally:
             if self._streams.detach_gateway(self._gateway, self._connection.writer):
                 _log.info("gateway_stream_ended", gateway_id=self._gateway)
-                self._scheduler.gateway_lost(self._gateway)
+                self._scheduler.gateway_away(self._gateway)
                 self._pump.poke()
 
     def _on_frame(self, frame: DispatchRequest) -> None:
@@ -73,7 +76,7 @@ class GatewayStream:
             raise InvalidField("gateway_id", "", "set in the first frame")
         self._gateway = gateway_id
         # Only now that a newer stream speaks is the older one known to be dead.
-        self._scheduler.gateway_lost(gateway_id)
+        self._scheduler.gateway_away(gateway_id)
         self._streams.attach_gateway(gateway_id, self._connection.writer)
         _log.info("gateway_connected", gateway_id=gateway_id)
 

@@ -14,11 +14,19 @@ class Pump:
     """Calls `Scheduler.pump` once after every batch of calls, and when something is due.
 
     Whatever arrives in one turn of the loop is decided on together.
+
+    Args:
+        scheduler: of the process.
+        clock: time.
+        active: whether this scheduler may act; looked at before every decision.
     """
 
-    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+    def __init__(
+        self, scheduler: Scheduler, clock: Clock, active: Callable[[], bool] = lambda: True
+    ) -> None:
         self._scheduler = scheduler
         self._clock = clock
+        self._active = active
         self._soon: asyncio.Handle | None = None
         self._later: asyncio.TimerHandle | None = None
 
@@ -35,6 +43,8 @@ class Pump:
 
     def _run(self) -> None:
         self._soon = None
+        if not self._active():
+            return
         try:
             self._scheduler.pump()
         except Exception as error:

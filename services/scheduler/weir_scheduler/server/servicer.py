@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -10,7 +10,7 @@ import grpc
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
 from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceServicer
 from weir_core.clock import Clock
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, WeirError
 from weir_core.rpc.framed import FramedOptions
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.scheduler import Scheduler
@@ -39,6 +39,8 @@ class SchedulerServicer(SchedulerServiceServicer):
         clock: Clock,
         bounds: Bounds,
         options: FramedOptions,
+        active: Callable[[], bool],
+        refusal: Callable[[], WeirError],
     ) -> None:
         self._scheduler = scheduler
         self._streams = streams
@@ -46,27 +48,32 @@ class SchedulerServicer(SchedulerServiceServicer):
         self._clock = clock
         self._bounds = bounds
         self._options = options
+        self._active = active
+        self._refusal = refusal
 
     async def Dispatch(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[wire.DispatchRequest], context: Context
     ) -> None:
-        """Serve one gateway until its stream ends."""
+        """Serve one gateway until its stream ends, or this scheduler's term."""
+        self._check_leading()
         stream = GatewayStream(self._scheduler, self._streams, self._pump, self._options)
-        await stream.serve(request_iterator, context.write)
+        await stream.serve(request_iterator, self._guarded(context.write))
 
     async def ConnectWorker(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[wire.ConnectWorkerRequest], context: Context
     ) -> None:
-        """Serve one worker until its stream ends."""
+        """Serve one worker until its stream ends, or this scheduler's term."""
+        self._check_leading()
         stream = WorkerStream(
             self._scheduler, self._streams, self._pump, self._bounds, self._options
         )
-        await stream.serve(request_iterator, context.write)
+        await stream.serve(request_iterator, self._guarded(context.write))
 
     async def ListQueue(  # noqa: N802
         self, request: wire.ListQueueRequest, context: Context
     ) -> wire.ListQueueResponse:
         """What waits, in order of arrival."""
+        self._check_leading()
         start, size = _page(request)
         waiting = self._scheduler.queued(request.tenant_id)
         now_us, wall_us = self._clock.monotonic_us(), self._clock.now_us()
@@ -84,6 +91,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         self, request: wire.ListWorkersRequest, context: Context
     ) -> wire.ListWorkersResponse:
         """Every worker that is known."""
+        self._check_leading()
         now_us = self._clock.monotonic_us()
         views = [encoding.worker_view(worker, now_us) for worker in self._scheduler.workers()]
         return wire.ListWorkersResponse(workers=views)
@@ -92,11 +100,28 @@ class SchedulerServicer(SchedulerServiceServicer):
         self, request: wire.DrainWorkerRequest, context: Context
     ) -> wire.DrainWorkerResponse:
         """Send no more work to a worker, or again."""
+        self._check_leading()
         worker = self._scheduler.drain_worker(request.worker_id, cancel=request.cancel)
         self._pump.poke()
         return wire.DrainWorkerResponse(
             worker=encoding.worker_view(worker, self._clock.monotonic_us())
         )
+
+    def _check_leading(self) -> None:
+        """Raises WeirError(NOT_LEADER), which names the active scheduler if one is known."""
+        if not self._active():
+            raise self._refusal()
+
+    def _guarded(
+        self, write: Callable[[Any], Awaitable[object]]
+    ) -> Callable[[Any], Awaitable[object]]:
+        """Looks before every frame: the process may have been stopped since it was queued."""
+
+        async def send(frame: Any) -> None:
+            self._check_leading()
+            await write(frame)
+
+        return send
 
 
 def _page(request: wire.ListQueueRequest) -> tuple[int, int]:

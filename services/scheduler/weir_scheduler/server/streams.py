@@ -1,5 +1,7 @@
 """The open streams of gateways and workers, and what is sent on them."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from weir_core.errors import WeirError
 from weir_core.grants import sign_grant
 from weir_core.rpc.framed import FramedWriter
 from weir_scheduler.dispatch.outbox import Dispatch
+from weir_scheduler.leadership.term import Term
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.rules.rules import WorkerRules
 from weir_scheduler.server import encoding
@@ -26,6 +29,8 @@ WorkerWriter = FramedWriter[ConnectWorkerResponse, ConnectWorkerResponse]
 ItemT = TypeVar("ItemT")
 FrameT = TypeVar("FrameT")
 
+_LOOK_S = 0.005
+
 
 class Streams:
     """The scheduler's `Outbox`: events go to the stream of their gateway or worker.
@@ -35,9 +40,13 @@ class Streams:
 
     Args:
         secret: signs grants.
+
+    Attributes:
+        term: stands in grants and in what peers are told first.
     """
 
     def __init__(self, secret: bytes) -> None:
+        self.term = Term()
         self._secret = secret
         self._gateways: dict[str, GatewayWriter] = {}
         self._workers: dict[str, WorkerWriter] = {}
@@ -61,6 +70,24 @@ class Streams:
         """The stream has ended; whether it was the worker's present one."""
         return _detach(self._workers, worker_id, writer)
 
+    @property
+    def open(self) -> int:
+        """Streams of gateways and workers."""
+        return len(self._gateways) + len(self._workers)
+
+    async def wait_closed(self, limit_s: float) -> None:
+        """Returns when every stream has ended, or after `limit_s`."""
+        end = time.monotonic() + limit_s
+        while self.open and time.monotonic() < end:  # noqa: ASYNC110 - at shutdown only
+            await asyncio.sleep(_LOOK_S)
+
+    def cut(self, why: str) -> None:
+        """Ends every present stream; what is queued on it is not sent any more."""
+        for gateway in self._gateways.values():
+            gateway.close(why, discard=True)
+        for worker in self._workers.values():
+            worker.close(why, discard=True)
+
     def close(self, why: str) -> None:
         """Ends every stream, later ones too, once what is queued on it is written."""
         self._closed_because = why
@@ -77,7 +104,7 @@ class Streams:
 
     def dispatched(self, gateway: str, dispatch: Dispatch) -> None:
         """See `Outbox.dispatched`."""
-        signed = sign_grant(encoding.grant(dispatch), self._secret)
+        signed = sign_grant(encoding.grant(dispatch, self.term.epoch), self._secret)
         event = encoding.dispatched(dispatch, signed)
         self._to_gateway(gateway, event)
 
@@ -85,6 +112,15 @@ class Streams:
         """See `Outbox.requeued`."""
         reason = encoding.reason(cause.reason)
         message = Requeued(request_id=request_id, error_reason=reason, position=position)
+        self._to_gateway(gateway, SchedulerEvent(requeued=message))
+
+    def preempt(self, gateway: str, key: AttemptKey, cause: WeirError) -> None:
+        """See `Outbox.preempt`."""
+        message = Requeued(
+            request_id=key.request_id,
+            error_reason=encoding.reason(cause.reason),
+            attempt=encoding.attempt(key),
+        )
         self._to_gateway(gateway, SchedulerEvent(requeued=message))
 
     def rejected(self, gateway: str, request_id: str, cause: WeirError) -> None:

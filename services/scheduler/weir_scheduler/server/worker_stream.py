@@ -88,7 +88,10 @@ class WorkerStream:
         running = [decoding.attempt_key(attempt) for attempt in message.running]
         worker = self._scheduler.register_worker(info, running)
         answer = encoding.registered(
-            worker.rules, self._bounds.report_interval_us, self._bounds.loss_us
+            worker.rules,
+            self._bounds.report_interval_us,
+            self._bounds.loss_us,
+            self._streams.term,
         )
         self._connection.writer.put_control(ConnectWorkerResponse(registered=answer))
         _log.info(

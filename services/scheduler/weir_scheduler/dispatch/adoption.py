@@ -1,0 +1,104 @@
+"""Attempts that another scheduler dispatched, and that run."""
+
+from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.attempt import Attempt
+from weir_scheduler.dispatch.intake import Intake
+from weir_scheduler.dispatch.new_request import NewRequest
+from weir_scheduler.dispatch.rejections import worker_lost
+from weir_scheduler.dispatch.releases import Releases
+from weir_scheduler.dispatch.request_record import Phase, RequestRecord
+from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.dispatch.timers import TimerKind
+from weir_scheduler.dispatch.waiting_room import WaitingRoom
+from weir_scheduler.placement.fit import start_blocks
+from weir_scheduler.workers.attempt_key import AttemptKey
+from weir_scheduler.workers.holding import Holding
+
+
+class Adoption:
+    """Takes over what runs, as its gateway tells, so that its end counts here like any other.
+
+    The worker's word decides as ever: a report that names the attempt confirms it, one that was
+    made after a grant would have expired and does not, ends it. A worker that does not register
+    within the bound of a lost one is lost.
+    """
+
+    def __init__(
+        self, state: SchedulerState, intake: Intake, waiting: WaitingRoom, releases: Releases
+    ) -> None:
+        self._state = state
+        self._intake = intake
+        self._waiting = waiting
+        self._releases = releases
+
+    def adopt(self, gateway: str, request: NewRequest) -> None:
+        """Takes over a running request; one that is known already changes nothing.
+
+        Raises:
+            WeirError: DEADLINE_EXCEEDED, MODEL_NOT_FOUND, or RESERVATION_CONFLICT when another
+                gateway uses the id.
+        """
+        if self._intake.known(gateway, request.request_id) is not None:
+            return
+        key = AttemptKey(request.request_id, request.attempts)
+        older = self._state.attempts.get(key)
+        if older is not None:
+            raise WeirError(
+                Reason.STALE_ATTEMPT,
+                f"attempt {key.number} of request {key.request_id} is being ended",
+            )
+        record = self._intake.record(gateway, request)
+        attempt = self._attempt(record, key, request.running_worker_id)
+        self._state.requests.add(record)
+        self._state.attempts.add(attempt)
+        record.attempt, record.phase = attempt, Phase.DISPATCHED
+        self._count_at_worker(record, attempt)
+        self._set_timers(record, attempt)
+        self._state.update_cap(attempt.tenant_id)
+
+    def unclaimed(self, key: AttemptKey) -> None:
+        """No worker of that id has registered in time."""
+        attempt = self._state.attempts.get(key)
+        if attempt is None or self._state.fleet.get(attempt.worker_id) is not None:
+            return
+        record = self._state.requests.get(key.request_id)
+        cause = worker_lost(attempt.worker_id, "it is not known to the scheduler that took over")
+        self._releases.end(attempt, attempt.usage if attempt.streamed else None)
+        if record is None or record.attempt is not attempt:
+            return
+        if attempt.streamed:
+            self._releases.lose(record, cause)
+        else:
+            self._releases.requeue(record, cause, exclude=True)
+
+    def _attempt(self, record: RequestRecord, key: AttemptKey, worker_id: str) -> Attempt:
+        entry, bounds = record.entry, self._state.bounds
+        record.lane_key = self._waiting.lane_for(entry).key
+        return Attempt(
+            key=key,
+            worker_id=worker_id,
+            tenant_id=entry.tenant_id,
+            lane_key=record.lane_key,
+            request_class=entry.request_class,
+            prompt_tokens=entry.prompt_tokens,
+            uncached_estimate=entry.prompt_tokens,
+            arrival_deadline_us=self._state.now_us() + bounds.arrival_us,
+            expire_wall_us=self._state.clock.now_us() + bounds.arrival_us,
+        )
+
+    def _count_at_worker(self, record: RequestRecord, attempt: Attempt) -> None:
+        """Its start may be on the way still: then no report has named it."""
+        worker = self._state.fleet.get(attempt.worker_id)
+        if worker is None or attempt.key in worker.reported:
+            return
+        entry = record.entry
+        blocks = start_blocks(entry, worker.info)
+        holding = Holding(entry.estimated_cost, blocks, places=entry.choices)
+        worker.dispatched(attempt.key, holding, entry.request_class, self._state.now_us())
+
+    def _set_timers(self, record: RequestRecord, attempt: Attempt) -> None:
+        timers, bounds, now_us = self._state.timers, self._state.bounds, self._state.now_us()
+        entry = record.entry
+        timers.set(TimerKind.LINGER, entry.request_id, entry.deadline_us + bounds.linger_us)
+        timers.set(TimerKind.ARRIVAL, attempt.key, attempt.arrival_deadline_us)
+        timers.set(TimerKind.UNCLAIMED, attempt.key, now_us + bounds.loss_us)
