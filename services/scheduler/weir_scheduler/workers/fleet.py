@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from weir_core.prefix_hash import PREFIX_GRANULARITY
 from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.workers.pool_prefixes import PoolPrefixes
 from weir_scheduler.workers.worker import Worker
 
 
@@ -12,6 +14,9 @@ class Fleet:
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
         self._serving: dict[LaneKey, list[Worker]] = {}
+        self._prefixes: dict[str, PoolPrefixes] = {}
+        self.prefix_granularity = PREFIX_GRANULARITY
+        """Tokens of a prefix block."""
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(list(self._workers.values()))
@@ -27,12 +32,22 @@ class Fleet:
 
     def remove(self, worker_id: str) -> None:
         """Forgets a worker, if it is known."""
-        self._workers.pop(worker_id, None)
+        worker = self._workers.pop(worker_id, None)
+        if worker is not None:
+            worker.prefixes.join(None)
         self.changed()
+
+    def prefixes(self, model: str) -> PoolPrefixes:
+        """What the caches of a model's workers hold, together."""
+        if model not in self._prefixes:
+            self._prefixes[model] = PoolPrefixes(self.prefix_granularity)
+        return self._prefixes[model]
 
     def changed(self) -> None:
         """A worker was lost or has come back, or registered anew."""
         self._serving.clear()
+        for worker in self._workers.values():
+            worker.prefixes.join(None if worker.lost else self.prefixes(worker.info.model))
 
     def serving(self, key: LaneKey) -> list[Worker]:
         """Workers of a lane that are not lost."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from weir_scheduler.workers.pool_prefixes import PoolPrefixes
+
 
 class PrefixIndex:
     """Bounded set of block hashes, kept by the worker's own events.
@@ -14,25 +16,40 @@ class PrefixIndex:
     def __init__(self, capacity: int) -> None:
         self._capacity = max(1, capacity)
         self._hashes: dict[bytes, None] = {}
+        self._pool: PoolPrefixes | None = None
 
     def __len__(self) -> int:
         return len(self._hashes)
 
+    def join(self, pool: PoolPrefixes | None) -> None:
+        """From now on what is findable here is findable in that pool; None for in none."""
+        if self._pool is pool:
+            return
+        known = list(self._hashes)
+        self.clear()
+        self._pool = pool
+        self.add(known)
+
     def add(self, hashes: Iterable[bytes]) -> None:
         """Blocks became findable."""
         for digest in hashes:
+            if digest not in self._hashes and self._pool is not None:
+                self._pool.add(digest)
             self._hashes[digest] = None
         while len(self._hashes) > self._capacity:
-            del self._hashes[next(iter(self._hashes))]
+            self.remove([next(iter(self._hashes))])
 
     def remove(self, hashes: Iterable[bytes]) -> None:
         """Blocks are no longer findable."""
         for digest in hashes:
-            self._hashes.pop(digest, None)
+            if digest in self._hashes:
+                del self._hashes[digest]
+                if self._pool is not None:
+                    self._pool.remove(digest)
 
     def clear(self) -> None:
         """Nothing is known of the cache any more."""
-        self._hashes.clear()
+        self.remove(list(self._hashes))
 
     def leading(self, chain: Sequence[bytes]) -> int:
         """How many blocks of a chain are there, from its first on."""
