@@ -29,6 +29,10 @@ from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.rules.rules import Rules
+from weir_scheduler.scaling.queue_load import QueueLoad
+from weir_scheduler.scaling.scaling_key import ScalingKey
+from weir_scheduler.scaling.signal_reader import SignalReader
+from weir_scheduler.scaling.signals import ScalingSignals
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_info import WorkerInfo
@@ -62,14 +66,17 @@ class Scheduler:
         placer: Placer | None = None,
         predictor: OutputPredictor | None = None,
     ) -> None:
+        load = QueueLoad()
         self._state = SchedulerState(
             clock=clock,
             rules=rules,
             bounds=bounds or Bounds(),
             outbox=outbox,
-            observer=Observers(list(observers)),
+            observer=Observers([*observers, load]),
             predictor=predictor,
         )
+        load.watch(self._state)
+        self._signals = SignalReader(self._state, load)
         self._waiting = WaitingRoom(self._state)
         self._releases = Releases(self._state, self._waiting)
         self._intake = Intake(self._state, self._waiting)
@@ -218,6 +225,10 @@ class Scheduler:
     def place(self, record: RequestRecord) -> tuple[int, WaitReason]:
         """Position of a waiting request in its tenant's queue, from 1, and why it waits."""
         return self._view.position(record), self._view.reason(record)
+
+    def scaling_signals(self, models: Iterable[str] = ()) -> dict[ScalingKey, ScalingSignals]:
+        """Load of every pool that has workers or had requests, and of all pools of `models`."""
+        return self._signals.read_all(models)
 
     def queue_depth(self) -> Iterator[tuple[str, WaitReason, int]]:
         """Waiting requests by tenant and reason; pairs may come more than once."""

@@ -24,7 +24,8 @@ class QueueLoad:
         """Whose waits they are; before the first of them."""
         self._state = state
 
-    def keys(self) -> list[ScalingKey]:
+    @property
+    def seen(self) -> list[ScalingKey]:
         """Pools for which something has waited."""
         return list(self._pools)
 

@@ -1,6 +1,6 @@
 """Reads the signals of a pool from the state of the scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from weir_core.errors import WeirError
 from weir_scheduler.dispatch.state import SchedulerState
@@ -24,15 +24,13 @@ class SignalReader:
         self._load = load
         self._began_us = state.now_us()
 
-    def read_all(self) -> dict[ScalingKey, ScalingSignals]:
-        """Every pool that has a worker or for which something has waited."""
+    def read_all(self, models: Iterable[str] = ()) -> dict[ScalingKey, ScalingSignals]:
+        """Every pool that has a worker or for which something has waited, and those of `models`."""
         workers = self._by_key()
-        keys = {*workers, *(key for key in self._load.keys() if self._is_there(key))}
+        keys = {*workers, *(key for key in self._load.seen if self._is_there(key))}
+        for model in models:
+            keys.update(ScalingKey(model, name) for name in self._pools_of(model))
         return {key: self._read(key, workers.get(key, ())) for key in sorted(keys)}
-
-    def read(self, key: ScalingKey) -> ScalingSignals:
-        """One pool, also one in which there is nothing."""
-        return self._read(key, self._by_key().get(key, ()))
 
     def _by_key(self) -> dict[ScalingKey, list[Worker]]:
         found: dict[ScalingKey, list[Worker]] = {}
@@ -79,20 +77,24 @@ class SignalReader:
     def _known(self, key: ScalingKey, *, silent: int, live: int) -> bool:
         """Whether the reading says something about the load.
 
-        Not just after the start, when workers and gateways have yet to come; and not while
-        every worker that should work is silent or frozen.
+        Not just after the start or a takeover, when workers and gateways have yet to come, nor
+        while every worker that should work is silent or frozen.
         """
         state = self._state
-        if state.closed or state.now_us() - self._began_us < state.bounds.loss_us:
+        began_us = max(self._began_us, state.hold_until_us)
+        if state.closed or state.now_us() - began_us < state.bounds.loss_us:
             return False
         return self._is_there(key) and (live > 0 or not silent)
 
     def _is_there(self, key: ScalingKey) -> bool:
+        return key.pool in self._pools_of(key.model)
+
+    def _pools_of(self, model: str) -> set[str]:
         try:
-            first = self._state.rules.pool(key.model)
+            first = self._state.rules.pool(model)
         except WeirError:
-            return False
-        return key.pool in {pool.name for pool in (first, *first.further)}
+            return set()
+        return {pool.name for pool in (first, *first.further)}
 
 
 def _kv_use(live: Sequence[Worker]) -> float | None:
