@@ -16,6 +16,9 @@ from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.queues.entry import LatencySla, QueueEntry, RequestClass
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
+from weir_scheduler.rules.placement_rules import PlacementRules
+from weir_scheduler.rules.preemption_rules import PreemptionRules
+from weir_scheduler.rules.queue_rules import QueueRules
 from weir_scheduler.rules.rules import (
     Isolation,
     PoolRules,
@@ -89,11 +92,21 @@ class FixedRules:
     tenants: dict[str, TenantRules] = field(default_factory=dict)
     workers: WorkerRules = ROOMY
     models: frozenset[str] = frozenset({"m", "n"})
+    placement: PlacementRules = PlacementRules()
+    preemption: PreemptionRules | None = None
+    queue: QueueRules = QueueRules()
 
     def pool(self, model: str) -> PoolRules:
         if model not in self.models:
             raise WeirError(Reason.MODEL_NOT_FOUND, f"model {model!r} is unknown")
-        return PoolRules("default", self.isolation, self.policy)
+        return PoolRules(
+            "default",
+            self.isolation,
+            self.policy,
+            placement=self.placement,
+            preemption=self.preemption,
+            queue=self.queue,
+        )
 
     def request(self, model: str, tenant_id: str) -> RequestRules:
         return RequestRules(
@@ -118,6 +131,7 @@ class RecordingOutbox:
     positions: list[tuple[str, int, WaitReason]] = field(default_factory=list)
     aborts: list[tuple[str, AttemptKey]] = field(default_factory=list)
     drains: list[tuple[str, bool]] = field(default_factory=list)
+    preempts: list[AttemptKey] = field(default_factory=list)
     parameter_changes: list[tuple[str, WorkerRules]] = field(default_factory=list)
 
     def queued(self, gateway: str, request_id: str, position: int, reason: WaitReason) -> None:
@@ -128,6 +142,9 @@ class RecordingOutbox:
 
     def requeued(self, gateway: str, request_id: str, cause: WeirError, position: int) -> None:
         self.requeues.append((request_id, cause, position))
+
+    def preempt(self, gateway: str, key: AttemptKey, cause: WeirError) -> None:
+        self.preempts.append(key)
 
     def rejected(self, gateway: str, request_id: str, cause: WeirError) -> None:
         self.rejections.append((request_id, cause))

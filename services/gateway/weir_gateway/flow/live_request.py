@@ -137,7 +137,10 @@ class LiveRequest:
             self._lose(Reason.WORKER_LOST, "the scheduler moved the request while it streamed")
 
     def on_requeued(self, event: Requeued) -> None:
-        """The scheduler takes the attempt for lost and has queued the request again."""
+        """The attempt was lost and the request is queued again; or its place is asked for."""
+        if event.HasField("attempt"):
+            self._give_place(event.attempt.number)
+            return
         if self.state is State.STARTED:
             self._leave_attempt(abort=True)
         if self.state is State.QUEUED:
@@ -327,6 +330,19 @@ class LiveRequest:
         self.delivery.reset()
         self.facts.output_tokens = 0
         self.state = State.QUEUED
+
+    def _give_place(self, number: int) -> None:
+        """A more urgent request needs the place; what has sampled a token keeps it."""
+        started = self.state is State.STARTED and number == self.facts.attempt
+        if not started or self.facts.output_tokens:
+            return
+        attempt = self.attempt
+        self.facts.preemptions += 1
+        self._leave_attempt(abort=True)
+        if self._epoch and self._epoch == self._scheduler.epoch:
+            self._scheduler.attempt_failed(attempt, Reason.PREEMPTED, worker_fault=False)
+        else:
+            self._enqueue()
 
     def _try_again(self, reason: Reason, *, worker_fault: bool) -> None:
         attempt = self.attempt

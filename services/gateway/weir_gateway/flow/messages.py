@@ -56,6 +56,7 @@ def enqueue_message(
         trace=trace,
         attempts=facts.attempt,
         excluded_workers=sorted(facts.excluded),
+        preemptions=facts.preemptions,
         mode=prepared.mode,
         choices=prepared.choices if prepared.choices > 1 else 0,
         prefix_hashes=placement_hashes(prepared),

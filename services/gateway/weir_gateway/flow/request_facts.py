@@ -23,6 +23,7 @@ class RequestFacts:
         output_tokens: seen of the newest attempt.
         cached_tokens: of its prompt, read from the cache.
         excluded: workers that failed it.
+        preemptions: attempts that gave their place to a more urgent request.
     """
 
     accepted_us: int = 0
@@ -41,3 +42,4 @@ class RequestFacts:
     output_tokens: int = 0
     cached_tokens: int = 0
     excluded: set[str] = field(default_factory=set)
+    preemptions: int = 0

@@ -27,6 +27,9 @@ class Attempt:
         streamed: its gateway has passed something on; it can no longer move.
         aborting: the worker has been told to end it.
         faulted: its failure has been counted against the worker.
+        started: a token of it was sampled, as far as is known; it is no victim any more.
+        asked: its gateway was asked to give its place to a more urgent request.
+        preempted: it has given it; what it has computed is charged to nobody.
         usage: as of the last report.
     """
 
@@ -44,4 +47,7 @@ class Attempt:
     streamed: bool = False
     aborting: bool = False
     faulted: bool = False
+    started: bool = False
+    asked: bool = False
+    preempted: bool = False
     usage: AttemptUsage = field(default_factory=AttemptUsage)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.outbox import Dispatch
+from weir_scheduler.dispatch.preempter import Preempter
 from weir_scheduler.dispatch.rejections import too_large
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import Phase, RequestRecord
@@ -33,11 +34,17 @@ class Dispatcher:
     """
 
     def __init__(
-        self, state: SchedulerState, waiting: WaitingRoom, releases: Releases, placer: Placer
+        self,
+        state: SchedulerState,
+        waiting: WaitingRoom,
+        releases: Releases,
+        preempter: Preempter,
+        placer: Placer,
     ) -> None:
         self._state = state
         self._waiting = waiting
         self._releases = releases
+        self._preempter = preempter
         self._placer = placer
         self._sessions = SessionMap()
 
@@ -59,9 +66,13 @@ class Dispatcher:
         if lane.head(now_us) is None:
             lane.window.reset()
             return None
-        views = {worker.info.worker_id: worker.view(now_us) for worker in workers}
+        views = {
+            worker.info.worker_id: worker.view(now_us)
+            for worker in workers
+            if not self._preempter.is_claimed(worker.info.worker_id, lane)
+        }
         only: RequestClass | None = None
-        while (entry := lane.head(now_us, only) or lane.head(now_us)) is not None:
+        while (entry := self._next(lane, now_us, only)) is not None:
             placement = self._placer.place(
                 entry, list(views.values()), self._sessions.worker_of(entry.session_id)
             )
@@ -72,11 +83,17 @@ class Dispatcher:
                 views[worker.info.worker_id] = worker.view(now_us)
                 only = entry.request_class if worker.info.static_batching else None
             elif isinstance(placement, Blocked):
-                return entry.request_id, placement.reason
+                reason = self._preempter.consider(lane, entry, placement.reason)
+                return entry.request_id, reason
             else:
                 self._set_aside(entry, placement)
         lane.window.reset()
         return None
+
+    def _next(self, lane: Lane, now_us: int, only: RequestClass | None) -> QueueEntry | None:
+        """Whoever has claimed a place, else whose turn it is."""
+        claimant = self._preempter.claimant(lane)
+        return claimant or lane.head(now_us, only) or lane.head(now_us)
 
     def _set_aside(self, entry: QueueEntry, placement: TooLarge | Stranded) -> None:
         record = self._record(entry)
@@ -109,6 +126,7 @@ class Dispatcher:
     def _dispatch(self, lane: Lane, entry: QueueEntry, candidate: Candidate, now_us: int) -> Worker:
         state, record, info = self._state, self._record(entry), candidate.view.info
         self._waiting.leave(record, QueueExit.DISPATCHED)
+        self._preempter.dispatched(lane, entry.request_id)
         attempt = self._attempt(lane, entry, candidate, now_us)
         state.attempts.add(attempt)
         worker = state.fleet.get(info.worker_id)

@@ -1,12 +1,17 @@
 """What gateways report about their requests."""
 
 from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.attempt import Attempt
+from weir_scheduler.dispatch.preempter import Preempter
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.queues.wait_reason import QueueExit
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_report import AttemptUsage
+
+# A stale or expired grant, and a place given to another, say nothing about the worker.
+_ANY_WORKER = frozenset({Reason.GRANT_INVALID, Reason.STALE_ATTEMPT, Reason.PREEMPTED})
 
 
 class GatewayEvents:
@@ -16,9 +21,12 @@ class GatewayEvents:
     new one.
     """
 
-    def __init__(self, state: SchedulerState, releases: Releases) -> None:
+    def __init__(
+        self, state: SchedulerState, releases: Releases, preempter: Preempter
+    ) -> None:
         self._state = state
         self._releases = releases
+        self._preempter = preempter
 
     def withdraw(self, gateway: str, request_id: str) -> None:
         """The client is gone: out of the queue, or aborted at the worker."""
@@ -36,6 +44,9 @@ class GatewayEvents:
             return
         if worker_fault:
             self._releases.fault(attempt)
+        preempted = reason is Reason.PREEMPTED and attempt.asked and not attempt.streamed
+        if preempted:
+            self._preempter.given(record, attempt)
         self._releases.abort(attempt, f"failed at the gateway: {reason}")
         cause = WeirError(
             reason, f"attempt {key.number} failed on worker {attempt.worker_id}: {reason}"
@@ -43,8 +54,7 @@ class GatewayEvents:
         if attempt.streamed:
             self._releases.lose(record, cause)
             return
-        # A stale or expired grant says nothing about the worker: it may be tried again.
-        exclude = worker_fault or reason not in (Reason.GRANT_INVALID, Reason.STALE_ATTEMPT)
+        exclude = worker_fault or reason not in _ANY_WORKER
         self._releases.requeue(record, cause, exclude=exclude)
 
     def first_token(self, gateway: str, key: AttemptKey) -> None:
@@ -53,8 +63,7 @@ class GatewayEvents:
         if record is None:
             return
         if record.attempt is not None and record.attempt.key == key:
-            record.attempt.named = record.attempt.streamed = True
-            self._releases.success(record.attempt)
+            self._streamed(record.attempt)
         elif key.number <= record.entry.attempts:
             self._streamed_too_late(record, key)
 
@@ -79,6 +88,14 @@ class GatewayEvents:
         """The gateway's stream has ended: nobody is left to answer to."""
         for record in self._state.requests.of_gateway(gateway):
             self._releases.drop(record, QueueExit.GATEWAY_LOST, "the gateway's stream ended")
+
+    def _streamed(self, attempt: Attempt) -> None:
+        attempt.named = attempt.streamed = True
+        self._state.attempts.started(attempt)
+        self._releases.success(attempt)
+        if attempt.asked:
+            # It keeps its place: whoever wanted it looks for another.
+            self._state.to_pump[attempt.lane_key] = None
 
     def _streamed_too_late(self, record: RequestRecord, key: AttemptKey) -> None:
         """The first token crossed with a requeue: a second answer must not follow the first."""

@@ -53,6 +53,13 @@ class Outbox(Protocol):
     def requeued(self, gateway: str, request_id: str, cause: WeirError, position: int) -> None:
         """The request went back to the queue."""
 
+    def preempt(self, gateway: str, key: AttemptKey, cause: WeirError) -> None:
+        """A more urgent request needs the place of an attempt.
+
+        A gateway that has passed nothing of it on ends it and reports `attempt_failed` with
+        the reason PREEMPTED; one that has, does nothing.
+        """
+
     def rejected(self, gateway: str, request_id: str, cause: WeirError) -> None:
         """The request will not run."""
 

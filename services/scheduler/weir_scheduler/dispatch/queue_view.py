@@ -23,6 +23,8 @@ class QueueView:
             return WaitReason.NO_WORKER
         if lane.blocked is not None and lane.blocked[0] == record.entry.request_id:
             return lane.blocked[1]
+        if record.was_preempted:
+            return WaitReason.PREEMPTED
         return self._common_reason(lane, record.entry.tenant_id)
 
     def position(self, record: RequestRecord) -> int:

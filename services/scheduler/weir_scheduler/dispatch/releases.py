@@ -29,6 +29,8 @@ class Releases:
     def progress(self, attempt: Attempt, usage: AttemptUsage) -> None:
         """Charges output as it is produced, and the prompt as it turns out to be cached."""
         attempt.usage = usage
+        if usage.completion_tokens:
+            self._state.attempts.started(attempt)
         bounds = self._state.bounds
         prompt = attempt.uncached_estimate
         if usage.prompt_tokens:
@@ -51,7 +53,7 @@ class Releases:
         worker = state.fleet.get(attempt.worker_id)
         if worker is not None:
             worker.released(attempt.key)
-        self.charge(attempt, self._service(usage))
+        self.charge(attempt, 0 if attempt.preempted else self._service(usage))
         state.observer.served(attempt)
         if usage is not None and usage.completion_tokens:
             state.predictor.observe(
@@ -118,7 +120,7 @@ class Releases:
         attempt, now_us = record.attempt, state.now_us()
         record.attempt, record.last_failure = None, cause
         state.timers.cancel(TimerKind.LINGER, entry.request_id)
-        if entry.attempts >= state.bounds.max_attempts:
+        if entry.attempts - record.preemptions >= state.bounds.max_attempts:
             self.reject(record, attempts_used_up(entry.attempts, cause))
             return
         if entry.deadline_us <= now_us:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from weir_core.errors import WeirError
+from weir_core.errors import Reason, WeirError
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import Subject, TraceRef
 from weir_scheduler.queues.entry import QueueEntry
@@ -35,6 +35,8 @@ class RequestRecord:
         attempt: the current one; None while it waits.
         last_failure: why the last attempt failed.
         announced: position and reason last sent to the gateway.
+        preemptions: times that it gave its place to a more urgent request.
+        overtaken: times that a pre-empting request was dispatched instead of it.
     """
 
     entry: QueueEntry
@@ -47,8 +49,15 @@ class RequestRecord:
     attempt: Attempt | None = None
     last_failure: WeirError | None = None
     announced: tuple[int, WaitReason] | None = None
+    preemptions: int = 0
+    overtaken: int = 0
 
     @property
     def waits(self) -> bool:
         """Whether it is in a queue."""
         return self.phase in (Phase.WAITING, Phase.STRANDED)
+
+    @property
+    def was_preempted(self) -> bool:
+        """Whether its last attempt gave its place to a more urgent request."""
+        return self.last_failure is not None and self.last_failure.reason is Reason.PREEMPTED

@@ -13,6 +13,9 @@ class WaitReason(StrEnum):
     BEHIND_OTHERS = "behind_others"
     NO_WORKER = "no_worker"
     BATCH_WINDOW = "batch_window"
+    SESSION_WAIT = "session_wait"
+    PREEMPTED = "preempted"
+    PREEMPTING = "preempting"
 
 
 class QueueExit(StrEnum):

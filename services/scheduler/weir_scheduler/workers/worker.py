@@ -95,6 +95,10 @@ class Worker:
         self._add(holding, 1)
         self.breaker.dispatched()
 
+    def holding(self, key: AttemptKey) -> Holding | None:
+        """What an attempt takes up here; None when nothing."""
+        return self.pending.get(key) or self.reported.get(key)
+
     def released(self, key: AttemptKey) -> None:
         """The attempt is gone, or its arrival deadline has passed. Idempotent."""
         for holdings in (self.pending, self.reported):
