@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-engine bench-gpu peers clean
+.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-engine bench-gpu peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-stack: $(VENV)/.installed-run ## Measure the whole stack; the last line is
 
 bench-limiter: $(VENV)/.installed-dev ## Measure the token account; the last line is JSON
 	$(BIN)/python -m bench.limiter $(ARGS)
+
+bench-simulation: $(VENV)/.installed-run ## Simulate the re-run table (traces under $$TRACES); the last line is JSON
+	$(BIN)/python -m bench.simulation.main $(ARGS)
 
 peers: $(VENV)/.created ## Install the engines and gateways that ours are measured beside (under $PEERS)
 	$(BIN)/python -m bench.peers.install $(ARGS)
