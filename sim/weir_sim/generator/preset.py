@@ -103,7 +103,7 @@ class Preset:
         rng = np.random.default_rng([seed, index])
         mean_gap_s = 1 / (self.rate_rps * client.share)
         name = str(index) if len(self.clients) > 1 else None
-        # A renewal process that has run for long is in the middle of a gap.
+        # Clients do not begin together: each is somewhere in a gap when the run begins.
         now_s = -mean_gap_s * float(rng.uniform())
         while True:
             prompts = self.prompt.draw(rng, _CHUNK) * client.prompt_scale
@@ -111,10 +111,12 @@ class Preset:
             gaps = unit_gaps(rng, _CHUNK, client.cv, client.family) * mean_gap_s
             for gap_s, prompt, output in zip(gaps, prompts, outputs, strict=True):
                 now_s += float(gap_s)
+                if now_s < 0:
+                    continue
                 yield TraceRow(
                     prompt_tokens=max(1, round(float(prompt))),
                     output_tokens=max(1, round(float(output))),
-                    arrival_s=max(0.0, now_s),
+                    arrival_s=now_s,
                     client=name,
                 )
 

@@ -90,10 +90,12 @@ def _panels(columns: int, title: str, below: str, beside: str) -> tuple["Figure"
     return figure, panels
 
 
-def _legend(axes: "Axes") -> None:
+def _legend(axes: "Axes", *, reverse: bool = False) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        axes.legend(handles, labels, fontsize="small", frameon=False, labelcolor=_INK)
+        axes.legend(
+            handles, labels, reverse=reverse, fontsize="small", frameon=False, labelcolor=_INK
+        )
 
 
 def _service(runs: Sequence[Run]) -> "Figure":
@@ -103,7 +105,7 @@ def _service(runs: Sequence[Run]) -> "Figure":
         weights = weights_of(run.workload, run.setup, log.tenants)
         _by_tenant(axes, run, log.charged / np.array(weights))
         axes.set_title(run.name, color=_INK, fontsize="medium")
-    _legend(panels[-1])
+    _legend(panels[-1], reverse=True)
     return figure
 
 
@@ -112,7 +114,7 @@ def _queue(runs: Sequence[Run]) -> "Figure":
     for run, axes in zip(runs, panels, strict=True):
         _by_tenant(axes, run, run.outcome.service.waiting)
         axes.set_title(run.name, color=_INK, fontsize="medium")
-    _legend(panels[-1])
+    _legend(panels[-1], reverse=True)
     return figure
 
 
