@@ -26,7 +26,7 @@ RUFF := $(BIN)/python -m ruff
 .PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-engine bench-gpu peers clean
 
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed-run ## Start the four services and stream an answer of a real model
 	@exec $(BIN)/python -m weir_cli up $(ARGS)
