@@ -267,7 +267,7 @@ class FleetModel:
                     )
             if self.rng.random() < self.conditions.lose:
                 self._lose(replica)
-        for name, waiting in self._waiting.items():
+        for waiting in self._waiting.values():
             for request_id in sorted(waiting):
                 if self.rng.random() < self.conditions.cancel / 4:
                     waiting.discard(request_id)

@@ -7,7 +7,6 @@ from what the replicas computed (`FleetModel.service`), not from the scheduler's
 
 from itertools import combinations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,9 +17,7 @@ from tests.scheduler.policies.fleet_model import (
     FleetModel,
     Load,
 )
-from tests.scheduler.support import FixedRules
 from weir_core.prefix_hash import PREFIX_GRANULARITY
-from weir_scheduler.rules.rules import Isolation
 
 ALPHA_MILLIS = 500
 
@@ -84,7 +81,9 @@ def gaps_of(fleet: FleetModel, steps: int) -> Gaps:
 
 
 def lengths(most: int) -> st.SearchStrategy[tuple[int, int]]:
-    return st.tuples(st.integers(1, most), st.integers(1, most)).map(lambda ends: (min(ends), max(ends)))
+    return st.tuples(st.integers(1, most), st.integers(1, most)).map(
+        lambda ends: (min(ends), max(ends))
+    )
 
 
 LOADS = st.lists(

@@ -122,7 +122,12 @@ class WaitingRoom:
         lane = state.lanes.get(key)
         if lane is None:
             pool = state.rules.pool(entry.model)
-            lane = Lane(key, pool, lambda tenant_id: state.rules.tenant(tenant_id).weight)
+            lane = Lane(
+                key,
+                pool,
+                lambda tenant_id: state.rules.tenant(tenant_id).weight,
+                state.fleet.prefixes(entry.model),
+            )
             now_us = state.now_us()
             live = any(worker.live(now_us) for worker in state.fleet.serving(key))
             lane.no_worker_since_us = None if live else now_us

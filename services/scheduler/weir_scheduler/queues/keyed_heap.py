@@ -61,9 +61,19 @@ class KeyedHeap(Generic[K]):
         return self._live[item][0]
 
     def ordered(self, limit: int) -> list[K]:
-        """The first `limit` items in order; O(n log limit)."""
-        nodes = ((key, inserted, item) for item, (key, inserted) in self._live.items())
-        return [item for _, _, item in heapq.nsmallest(limit, nodes)]
+        """The first `limit` items in order; O(limit log limit) while few nodes are dead."""
+        found: list[K] = []
+        nodes = self._nodes
+        # Walks down from the top: a node comes before those below it.
+        open_: list[tuple[tuple[Any, int, K], int]] = [(nodes[0], 0)] if nodes else []
+        while open_ and len(found) < limit:
+            (key, inserted, item), at = heapq.heappop(open_)
+            if self._live.get(item) == (key, inserted):
+                found.append(item)
+            for child in (2 * at + 1, 2 * at + 2):
+                if child < len(nodes):
+                    heapq.heappush(open_, (nodes[child], child))
+        return found
 
     def rank(self, item: K) -> int:
         """Place of an item in the order, from 1; O(n). Raises KeyError."""

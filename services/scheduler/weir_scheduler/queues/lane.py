@@ -6,6 +6,7 @@ from weir_scheduler.queues.batch_window import BatchWindow
 from weir_scheduler.queues.drain_rate import DrainRate
 from weir_scheduler.queues.entry import QueueEntry, RequestClass
 from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.queues.rounds.locality.cached_pieces import PrefixReader
 from weir_scheduler.queues.rounds.named import new_round
 from weir_scheduler.queues.rounds.tenant_round import TenantRound
 from weir_scheduler.queues.rounds.weighted.service_counters import ServiceCounters
@@ -24,9 +25,16 @@ class Lane:
         key: which workers serve it.
         pool: isolation and policy.
         weight_of: a tenant's weight.
+        prefixes: what the caches of its workers hold.
     """
 
-    def __init__(self, key: LaneKey, pool: PoolRules, weight_of: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        key: LaneKey,
+        pool: PoolRules,
+        weight_of: Callable[[str], int],
+        prefixes: PrefixReader | None = None,
+    ) -> None:
         self.key = key
         self.pool = pool
         self.window = BatchWindow()
@@ -37,6 +45,7 @@ class Lane:
         self.no_worker_since_us: int | None = None
         """Since when no live worker serves the lane; None while one does."""
         self._weight_of = weight_of
+        self._prefixes = prefixes
         self._blocked_tenants: set[str] = set()
         self._class_share = ServiceCounters(lambda name: CLASS_WEIGHTS[RequestClass(name)])
         self._classes_ready: set[RequestClass] = set()
@@ -131,7 +140,7 @@ class Lane:
             self._sync(request_class)
 
     def _new_round(self) -> TenantRound:
-        return new_round(self.pool, self._weight_of)
+        return new_round(self.pool, self._weight_of, self._prefixes)
 
     def _removed(self, entry: QueueEntry) -> None:
         self.queued_cost -= entry.estimated_cost

@@ -52,6 +52,10 @@ class TenantQueue:
         self._by_mark.discard(request_id)
         return entry
 
+    def reorder(self, request_id: str) -> None:
+        """The policy says something else about a waiting request. Raises KeyError."""
+        self._by_key.put(request_id, self._policy.key(self._entries[request_id]))
+
     def head(self, now_us: int) -> QueueEntry | None:
         """The request to go next: the policy's first, or the oldest when its turn has come."""
         if not self._entries:

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable
 
 from weir_scheduler.policies.ordering import OrderingPolicy
-from weir_scheduler.policies.promotion import Promotion
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.keyed_heap import KeyedHeap
+from weir_scheduler.queues.rounds.tenant_queues import TenantQueues
 from weir_scheduler.queues.rounds.weighted.service_counters import ServiceCounters
 from weir_scheduler.queues.tenant_queue import TenantQueue
-
 
 _REBASE_FROM = 1 << 62
 
@@ -25,46 +24,33 @@ class WeightedRound:
     """
 
     def __init__(self, policy: OrderingPolicy, weight_of: Callable[[str], int]) -> None:
-        self._policy = policy
+        self._queues = TenantQueues(policy)
         self._counters = ServiceCounters(weight_of)
-        self._queues: dict[str, TenantQueue] = {}
-        self._promotions: dict[str, Promotion] = {}
         self._blocked: set[str] = set()
         self._turn: KeyedHeap[str] = KeyedHeap()
-        self._length = 0
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._queues)
 
     def add(self, entry: QueueEntry) -> None:
         """Adds a request; a tenant that did not wait is lifted."""
-        queue = self._queues.get(entry.tenant_id)
-        if queue is None:
-            queue = self._opened(entry.tenant_id)
-        queue.add(entry)
-        self._length += 1
+        self._queues.add(entry)
         self._take_part(entry.tenant_id)
 
     def remove(self, entry: QueueEntry) -> None:
         """Takes a request out; the counter of its tenant stays."""
-        queue = self._queues[entry.tenant_id]
-        queue.remove(entry.request_id)
-        self._length -= 1
-        if not queue:
-            self._closed(entry.tenant_id)
+        self._queues.remove(entry)
+        self._left(entry.tenant_id)
 
     def head(self, now_us: int) -> QueueEntry | None:
         """The head of the tenant with the smallest counter."""
         tenant_id = self._turn.peek()
-        return None if tenant_id is None else self._queues[tenant_id].head(now_us)
+        return None if tenant_id is None else self._queues.of(tenant_id).head(now_us)
 
     def dispatched(self, entry: QueueEntry, now_us: int) -> None:
         """Takes the head out and counts the dispatch for the tenant's aging."""
-        oldest = self._queues[entry.tenant_id].oldest()
-        is_oldest = oldest is not None and oldest.request_id == entry.request_id
-        self._promotions[entry.tenant_id].dispatched(oldest=is_oldest)
-        self._queues[entry.tenant_id].drain_rate.add(now_us)
-        self.remove(entry)
+        self._queues.dispatched(entry, now_us)
+        self._left(entry.tenant_id)
 
     def charge(self, tenant_id: str, service: int) -> None:
         """Moves a tenant's counter."""
@@ -96,21 +82,20 @@ class WeightedRound:
 
     def tenants(self) -> Iterable[str]:
         """Tenants of which something waits."""
-        return self._queues.keys()
+        return self._queues.tenants()
 
     def counter(self, tenant_id: str) -> int:
         """The tenant's counter, in 1/`service_counters.SCALE` weighted tokens."""
         return self._counters.value(tenant_id)
 
-    def _opened(self, tenant_id: str) -> TenantQueue:
-        promotion = Promotion(self._policy.overtaking)
-        self._promotions[tenant_id] = promotion
-        queue = self._queues[tenant_id] = TenantQueue(self._policy, promotion)
-        return queue
+    def _take_part(self, tenant_id: str) -> None:
+        if tenant_id in self._turn or tenant_id in self._blocked:
+            return
+        self._turn.put(tenant_id, self._counters.arrive(tenant_id, self._turn.peek_key()))
 
-    def _closed(self, tenant_id: str) -> None:
-        del self._queues[tenant_id]
-        del self._promotions[tenant_id]
+    def _left(self, tenant_id: str) -> None:
+        if tenant_id in self._queues:
+            return
         if self._turn.discard(tenant_id):
             self._counters.leave(tenant_id)
         self._counters.prune(self._turn.peek_key(), self._turn.__contains__)
@@ -126,8 +111,3 @@ class WeightedRound:
         self._counters.rebase(least)
         for tenant_id in sorted(self._turn, key=self._turn.key_of):
             self._turn.put(tenant_id, self._counters.value(tenant_id))
-
-    def _take_part(self, tenant_id: str) -> None:
-        if tenant_id in self._turn or tenant_id in self._blocked:
-            return
-        self._turn.put(tenant_id, self._counters.arrive(tenant_id, self._turn.peek_key()))
