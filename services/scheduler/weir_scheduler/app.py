@@ -4,6 +4,7 @@ import asyncio
 
 import grpc
 
+from weir.keda.v1.external_scaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from weir.scheduler.v1.scheduler_service_pb2_grpc import (
     add_SchedulerServiceServicer_to_server,
 )
@@ -20,12 +21,19 @@ from weir_core.telemetry.telemetry import Telemetry
 from weir_scheduler.leadership.factory import leadership_of
 from weir_scheduler.leadership.leadership import Leadership, OnlyScheduler
 from weir_scheduler.leadership.term import Term
+from weir_scheduler.scaling.advisor import Advisor
+from weir_scheduler.scaling.scaling_key import ScalingKey
+from weir_scheduler.scaling.scaling_rules import ScalingRules
 from weir_scheduler.scheduler import Scheduler
 from weir_scheduler.server.directory_rules import DirectoryRules
+from weir_scheduler.server.keda.servicer import SERVICE as KEDA_SERVICE
+from weir_scheduler.server.keda.servicer import KedaServicer
 from weir_scheduler.server.leader_metrics import watch_leadership
 from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.queue_metrics import QueueMetrics, SchedulerCollector
 from weir_scheduler.server.queue_spans import QueueSpans
+from weir_scheduler.server.scaling_loop import ScalingLoop
+from weir_scheduler.server.scaling_metrics import ScalingCollector
 from weir_scheduler.server.servicer import SERVICE, SchedulerServicer
 from weir_scheduler.server.streams import Streams
 from weir_scheduler.settings import SchedulerSettings
@@ -67,6 +75,7 @@ class SchedulerApp:
         self._leadership: Leadership = OnlyScheduler()
         self._pump = Pump(self.scheduler, self._clock, lambda: self._leadership.active())
         watch_leadership(telemetry.registry, lambda: self._leadership)
+        self._scaling = self._build_scaling()
         self._channel = open_channel(
             settings.directory_address, name="directory", token=self._token
         )
@@ -74,20 +83,23 @@ class SchedulerApp:
         self._server = self._build_server()
         self._health: ServerHealth | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._standing = False
 
     async def start(self) -> None:
         """Binds, watches the directory, serves. Raises StartupError."""
         self.address = self._bind(self._server)
         self._leadership = self._choose_leadership()
         health = self._health = add_health(self._server, [SERVICE])
-        add_reflection(self._server, [SERVICE])
+        add_reflection(self._server, [SERVICE, *([KEDA_SERVICE] if self._settings.keda else [])])
         self._watcher.on_change(self._use)
         self._watcher.start()
         await self._server.start()
         # Until the lease is taken: alive, and not to be sent anything.
         await health.set_serving(SERVICE, self._leadership.active())
         await health.start()
-        self._leadership.start(self._begin_term, self._end_term)
+        self._standing = True
+        self._stand()
+        self._scaling.start()
 
     @property
     def ready(self) -> bool:
@@ -111,6 +123,7 @@ class SchedulerApp:
         await self.drain()
         await self._server.stop(min(self._settings.grace_s, _LONGEST_GRACE_S))
         self._pump.stop()
+        await self._scaling.stop()
         await self._watcher.stop()
         await self._channel.close()
 
@@ -122,6 +135,13 @@ class SchedulerApp:
             settings.lease_times(),
             settings.advertise_address or self.address,
         )
+
+    def _stand(self) -> None:
+        """Competes for the lease once a directory is there: before, it could only refuse."""
+        only = not self._settings.leader_store.get_secret_value()
+        if self._standing and (only or self.ready):
+            self._standing = False
+            self._leadership.start(self._begin_term, self._end_term)
 
     def _begin_term(self) -> None:
         leadership = self._leadership
@@ -157,12 +177,31 @@ class SchedulerApp:
             ],
         )
 
+    def _build_scaling(self) -> ScalingLoop:
+        defaults = self._settings.scaling.rules()
+
+        def rules_of(key: ScalingKey) -> ScalingRules:
+            first = self._rules.pool(key.model)
+            pools = {pool.name: pool for pool in (first, *first.further)}
+            return pools.get(key.pool, first).scaling.over(defaults)
+
+        loop = ScalingLoop(
+            lambda: self.scheduler.scaling_signals(self._rules.models()),
+            Advisor(rules_of),
+            self._clock,
+            self._settings.scaling.interval_s,
+            active=lambda: self._leadership.active(),
+        )
+        ScalingCollector(lambda: loop.last, self._telemetry.registry)
+        return loop
+
     def _build_server(self) -> grpc.aio.Server:
         server = create_server(
             interceptors=default_interceptors(
                 tracing=self._telemetry.tracing,
                 registry=self._telemetry.registry,
                 tokens=[self._token],
+                open_services=[KEDA_SERVICE] if self._settings.keda else [],
             )
         )
         servicer = SchedulerServicer(
@@ -174,8 +213,12 @@ class SchedulerApp:
             options=self._settings.stream_options(),
             active=lambda: self._leadership.active(),
             refusal=lambda: self._leadership.refusal(),
+            scaling=self._scaling,
         )
         add_SchedulerServiceServicer_to_server(servicer, server)
+        if self._settings.keda:
+            keda = KedaServicer(self._scaling, self._settings.keda_secret, servicer.check_leading)
+            add_ExternalScalerServicer_to_server(keda, server)
         return server
 
     def _bind(self, server: grpc.aio.Server) -> str:
@@ -192,3 +235,4 @@ class SchedulerApp:
         self._rules.use(index)
         self.scheduler.rules_changed()
         self._pump.poke()
+        self._stand()

@@ -9,6 +9,7 @@ from weir_core.config import ServiceSettings
 from weir_core.rpc.framed import FramedOptions
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.leadership.lease import LeaseTimes
+from weir_scheduler.scaling_settings import ScalingSettings
 
 _SECOND_US = 1_000_000
 
@@ -70,6 +71,17 @@ class SchedulerSettings(ServiceSettings):
         le=60,
         description="a scheduler that becomes active waits at most so long for the gateways and "
         "workers of the one before",
+    )
+
+    scaling: ScalingSettings = ScalingSettings()
+    keda: bool = Field(
+        False,
+        description="serve KEDA's external scaler at `address`, to callers without the cluster "
+        "secret, which KEDA cannot send",
+    )
+    keda_secret: SecretStr | None = Field(
+        None,
+        description="what KEDA's triggers must hold as `secretFromEnv`; none: everybody may ask",
     )
 
     @model_validator(mode="after")

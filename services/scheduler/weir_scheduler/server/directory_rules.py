@@ -28,6 +28,10 @@ class DirectoryRules:
         self._tenants.clear()
         self._pools.clear()
 
+    def models(self) -> list[str]:
+        """Names of the models of the directory; none before it is known."""
+        return [] if self._index is None else [model.name for model in self._index.models]
+
     def pool(self, model: str) -> PoolRules:
         """See `Rules.pool`."""
         if self._index is None:

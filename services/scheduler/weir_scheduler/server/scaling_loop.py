@@ -21,6 +21,7 @@ class ScalingLoop:
         advisor: judges them.
         clock: time.
         interval_s: between two readings.
+        active: whether this scheduler is the one that dispatches; nothing is judged otherwise.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class ScalingLoop:
         advisor: Advisor,
         clock: Clock,
         interval_s: float,
+        active: Callable[[], bool],
     ) -> None:
         self._read = read
         self._advisor = advisor
         self._clock = clock
         self._interval_s = interval_s
+        self._active = active
         self._judged = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self._told: dict[ScalingKey, int] = {}
@@ -64,12 +67,20 @@ class ScalingLoop:
 
     async def _run(self) -> None:
         while True:
-            self._advisor.judge(self._read(), self._clock.monotonic_us())
-            for advice in self._advisor.last:
-                self._tell(advice)
+            try:
+                self._judge()
+            except Exception:
+                # The next reading may be sound; what was told last is too old by then to count.
+                _log.exception("scaling_failed")
             async with self._judged:
                 self._judged.notify_all()
             await asyncio.sleep(self._interval_s)
+
+    def _judge(self) -> None:
+        readings = self._read() if self._active() else {}
+        self._advisor.judge(readings, self._clock.monotonic_us())
+        for advice in self._advisor.last:
+            self._tell(advice)
 
     def _tell(self, advice: Advice) -> None:
         """One log line for each change of mind."""

@@ -14,9 +14,10 @@ from weir_core.errors import InvalidField, WeirError
 from weir_core.rpc.framed import FramedOptions
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.scheduler import Scheduler
-from weir_scheduler.server import encoding
+from weir_scheduler.server import encoding, scaling_encoding
 from weir_scheduler.server.gateway_stream import GatewayStream
 from weir_scheduler.server.pump import Pump
+from weir_scheduler.server.scaling_loop import ScalingLoop
 from weir_scheduler.server.streams import Streams
 from weir_scheduler.server.worker_stream import WorkerStream
 
@@ -41,6 +42,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         options: FramedOptions,
         active: Callable[[], bool],
         refusal: Callable[[], WeirError],
+        scaling: ScalingLoop,
     ) -> None:
         self._scheduler = scheduler
         self._streams = streams
@@ -50,12 +52,13 @@ class SchedulerServicer(SchedulerServiceServicer):
         self._options = options
         self._active = active
         self._refusal = refusal
+        self._scaling = scaling
 
     async def Dispatch(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[wire.DispatchRequest], context: Context
     ) -> None:
         """Serve one gateway until its stream ends, or this scheduler's term."""
-        self._check_leading()
+        self.check_leading()
         stream = GatewayStream(self._scheduler, self._streams, self._pump, self._options)
         await stream.serve(request_iterator, self._guarded(context.write))
 
@@ -63,7 +66,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         self, request_iterator: AsyncIterator[wire.ConnectWorkerRequest], context: Context
     ) -> None:
         """Serve one worker until its stream ends, or this scheduler's term."""
-        self._check_leading()
+        self.check_leading()
         stream = WorkerStream(
             self._scheduler, self._streams, self._pump, self._bounds, self._options
         )
@@ -73,7 +76,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         self, request: wire.ListQueueRequest, context: Context
     ) -> wire.ListQueueResponse:
         """What waits, in order of arrival."""
-        self._check_leading()
+        self.check_leading()
         start, size = _page(request)
         waiting = self._scheduler.queued(request.tenant_id)
         now_us, wall_us = self._clock.monotonic_us(), self._clock.now_us()
@@ -91,7 +94,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         self, request: wire.ListWorkersRequest, context: Context
     ) -> wire.ListWorkersResponse:
         """Every worker that is known."""
-        self._check_leading()
+        self.check_leading()
         now_us = self._clock.monotonic_us()
         views = [encoding.worker_view(worker, now_us) for worker in self._scheduler.workers()]
         return wire.ListWorkersResponse(workers=views)
@@ -100,14 +103,27 @@ class SchedulerServicer(SchedulerServiceServicer):
         self, request: wire.DrainWorkerRequest, context: Context
     ) -> wire.DrainWorkerResponse:
         """Send no more work to a worker, or again."""
-        self._check_leading()
+        self.check_leading()
         worker = self._scheduler.drain_worker(request.worker_id, cancel=request.cancel)
         self._pump.poke()
         return wire.DrainWorkerResponse(
             worker=encoding.worker_view(worker, self._clock.monotonic_us())
         )
 
-    def _check_leading(self) -> None:
+    async def GetScalingSignals(  # noqa: N802
+        self, request: wire.GetScalingSignalsRequest, context: Context
+    ) -> wire.GetScalingSignalsResponse:
+        """Load and recommendation of every pool that is asked for, as last judged."""
+        self.check_leading()
+        to_wall_us = self._clock.now_us() - self._clock.monotonic_us()
+        pools = [
+            scaling_encoding.pool_scaling(one, to_wall_us=to_wall_us)
+            for one in self._scaling.last
+            if request.model in ("", one.key.model) and request.pool in ("", one.key.pool)
+        ]
+        return wire.GetScalingSignalsResponse(pools=pools)
+
+    def check_leading(self) -> None:
         """Raises WeirError(NOT_LEADER), which names the active scheduler if one is known."""
         if not self._active():
             raise self._refusal()
@@ -118,7 +134,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         """Looks before every frame: the process may have been stopped since it was queued."""
 
         async def send(frame: Any) -> None:
-            self._check_leading()
+            self.check_leading()
             await write(frame)
 
         return send
