@@ -19,6 +19,7 @@ from weir_core.directory import DirectoryIndex
 from weir_core.errors import WeirError
 from weir_core.ids import new_id
 from weir_core.rpc.channel import ServiceChannel, open_channel
+from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.telemetry.telemetry import Telemetry
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.request_guard import RequestGuard
@@ -83,11 +84,13 @@ class Edge:
         self._token = token
         gateway_id = new_id("gw", clock)
         self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token)
-        self._scheduler_channel = self._channel(settings.scheduler_address, "scheduler")
+        self._schedulers = LeaderChannels(
+            settings.scheduler_address, name="scheduler", knob="scheduler_address", token=token
+        )
         self.records = RequestRecords(clock)
         self.texts = ModelTexts(directory, clock)
         self.scheduler = SchedulerLink(
-            self._scheduler_channel, gateway_id=gateway_id, requests=self.records
+            self._schedulers, gateway_id=gateway_id, requests=self.records
         )
         self._workers = WorkerLinks(
             lambda address: self._channel(address, "worker"),
@@ -183,7 +186,7 @@ class Edge:
         await self.texts.stop()
         self._preparer.close()
         await self._limiter_channel.close()
-        await self._scheduler_channel.close()
+        await self._schedulers.close()
 
     def not_ready(self) -> str:
         """Why requests cannot be served now; empty when they can."""

@@ -37,7 +37,11 @@ class GatewaySettings(ServiceSettings):
         description="host:port of the ratelimiter; several IP:port that share a store, separated "
         "by commas, or dns:///name:port, are used in turn",
     )
-    scheduler_address: str = Field("127.0.0.1:8003", description="host:port of the scheduler")
+    scheduler_address: str = Field(
+        "127.0.0.1:8003",
+        description="host:port of the scheduler; several that share a leader store, separated by "
+        "commas: the active one is used",
+    )
     request_timeout_s: float = Field(
         600,
         gt=0,

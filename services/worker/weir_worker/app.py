@@ -6,15 +6,15 @@ from collections.abc import Callable, Coroutine
 
 import grpc
 
-from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir.worker.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
 from weir_core.clock import Clock, SystemClock
 from weir_core.errors import WeirError
 from weir_core.errors.startup import StartupError
 from weir_core.process.address import bind_failed, check_free, join_address, split_address
-from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
+from weir_core.rpc.leader_channels import LeaderChannels
+from weir_core.rpc.leader_epoch import LeaderEpoch
 from weir_core.rpc.server import add_reflection, create_server
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.telemetry import Telemetry
@@ -81,7 +81,8 @@ class WorkerApp:
         )
         self._server: grpc.aio.Server | None = None
         self._health: ServerHealth | None = None
-        self._channel: ServiceChannel | None = None
+        self._leader = LeaderEpoch()
+        self._schedulers: LeaderChannels | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -132,8 +133,8 @@ class WorkerApp:
         if self._server is not None:
             await self._server.stop(min(self.settings.grace_s, _MOST_GRACE_S))
         await self._engine.stop(_ENGINE_STOP_S)
-        if self._channel is not None:
-            await self._channel.close()
+        if self._schedulers is not None:
+            await self._schedulers.close()
 
     def _check_secret(self) -> None:
         if self.settings.scheduler_address and self.settings.cluster_token is None:
@@ -169,6 +170,7 @@ class WorkerApp:
             worker_id=self.worker_id,
             address=self.address,
             start_us=self._clock.monotonic_us() - self._began_us,
+            leader=self._leader,
             on_drain_change=self._on_drain_change,
             on_left=lambda why: self._on_end(why, False),
         )
@@ -190,12 +192,15 @@ class WorkerApp:
         await health.start()
 
     def _open_link(self, worker: Worker) -> SchedulerLink:
-        self._channel = open_channel(
-            self.settings.scheduler_address, name="scheduler", token=self.settings.cluster_token
+        self._schedulers = LeaderChannels(
+            self.settings.scheduler_address,
+            name="scheduler",
+            knob="scheduler_address",
+            token=self.settings.cluster_token,
         )
-        stub = SchedulerServiceStub(self._channel)
         link = SchedulerLink(
-            lambda: stub.ConnectWorker(),
+            self._schedulers,
+            self._leader,
             worker,
             EndedAttempts(self._clock, keep_s=2 * self.settings.silence_s),
             self.settings.stream_options(),

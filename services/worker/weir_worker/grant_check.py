@@ -5,6 +5,7 @@ from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.grants import verify_grant
+from weir_core.rpc.leader_epoch import LeaderEpoch
 
 
 class GrantCheck:
@@ -15,21 +16,30 @@ class GrantCheck:
         secret: the cluster secret; None where no grant can be verified.
         clock: grants expire.
         required: whether an attempt without a grant is refused.
+        leader: the newest term of an active scheduler; grants of an older one are refused.
     """
 
     def __init__(
-        self, worker_id: str, secret: bytes | None, clock: Clock, *, required: bool
+        self,
+        worker_id: str,
+        secret: bytes | None,
+        clock: Clock,
+        *,
+        required: bool,
+        leader: LeaderEpoch | None = None,
     ) -> None:
         self._worker_id = worker_id
         self._secret = secret
         self._clock = clock
         self._required = required
+        self._leader = leader or LeaderEpoch()
 
     def check(self, signed: SignedGrant, spec: GenerationSpec) -> None:
         """Passes if the grant is genuine and allows exactly this spec.
 
         Raises:
-            WeirError: GRANT_INVALID, saying what does not agree.
+            WeirError: GRANT_INVALID, saying what does not agree; NOT_LEADER when another
+                scheduler has replaced the one that granted it.
             InvalidField: max_new_tokens is above what was granted.
         """
         if not signed.grant and not self._required:
@@ -40,6 +50,7 @@ class GrantCheck:
             signed, self._secret, worker_id=self._worker_id, now_us=self._clock.now_us()
         )
         _compare(grant, spec)
+        self._leader.check(grant.leader_epoch, "the grant")
 
 
 def _compare(grant: Grant, spec: GenerationSpec) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
-
-import grpc
+from collections.abc import Sequence
 
 from weir.common.v1.lifecycle_pb2 import TerminalRecord
 from weir.scheduler.v1.scheduler_service_pb2 import ConnectWorkerRequest, ConnectWorkerResponse
+from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir.scheduler.v1.worker_report_pb2 import (
     AbortAttempts,
     AttemptProgress,
@@ -17,6 +16,8 @@ from weir.scheduler.v1.worker_report_pb2 import (
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.errors import Reason, WeirError
 from weir_core.rpc.framed import FramedOptions, FramedStream, FramedWriter
+from weir_core.rpc.leader_channels import LeaderChannels
+from weir_core.rpc.leader_epoch import LeaderEpoch
 from weir_core.telemetry.logs import get_logger
 from weir_worker.abort_cause import AbortCause
 from weir_worker.attempts import attempt_of
@@ -24,8 +25,6 @@ from weir_worker.ended_attempts import EndedAttempts
 from weir_worker.engine.events import Terminal
 from weir_worker.running_attempt import RunningAttempt
 from weir_worker.worker import Worker
-
-OpenCall = Callable[[], grpc.aio.StreamStreamCall[ConnectWorkerRequest, ConnectWorkerResponse]]
 
 DEFAULT_INTERVAL_S = 1.0
 # Starts and ends within this time share a report.
@@ -41,7 +40,8 @@ class SchedulerLink:
     registers again, with everything that runs.
 
     Args:
-        open_call: starts `ConnectWorker`.
+        schedulers: where they are, of which one is active.
+        leader: newest term of an active scheduler; an older one is not registered with.
         worker: registers, reports and obeys.
         ended: ends to report.
         options: heartbeat bounds.
@@ -49,11 +49,14 @@ class SchedulerLink:
 
     def __init__(
         self,
-        open_call: OpenCall,
+        schedulers: LeaderChannels,
+        leader: LeaderEpoch,
         worker: Worker,
         ended: EndedAttempts,
         options: FramedOptions,
     ) -> None:
+        self._schedulers = schedulers
+        self._leader = leader
         self._worker = worker
         self._attempts = worker.attempts
         self._ended = ended
@@ -64,7 +67,7 @@ class SchedulerLink:
         self._stream: FramedStream[
             ConnectWorkerRequest, ConnectWorkerRequest, ConnectWorkerResponse
         ] = FramedStream(
-            open_call,
+            lambda: SchedulerServiceStub(schedulers.current).ConnectWorker(),
             coalesce=_only,
             ping=ConnectWorkerRequest,
             on_frame=self._on_frame,
@@ -74,6 +77,7 @@ class SchedulerLink:
             unavailable_as=Reason.SCHEDULER_UNAVAILABLE,
             # A frame holds one message.
             options=dataclasses.replace(options, max_frame_items=1),
+            backoff=schedulers.backoff(),
         )
 
     @property
@@ -156,7 +160,8 @@ class SchedulerLink:
         registration = self._worker.identity.registration(running)
         writer.put_control(ConnectWorkerRequest(registration=registration))
 
-    def _on_lost(self, _: WeirError) -> None:
+    def _on_lost(self, error: WeirError) -> None:
+        self._schedulers.lost(error)
         self._registered = False
 
     def _on_frame(self, frame: ConnectWorkerResponse) -> None:
@@ -173,6 +178,10 @@ class SchedulerLink:
                 self._worker.set_parameters(frame.parameters)
 
     def _on_registered(self, answer: WorkerRegistered) -> None:
+        self._leader.check(answer.leader_epoch, "the registration")
+        self._schedulers.answered()
+        if answer.HasField("lease"):
+            self._stream.expect_frames(answer.lease.ToTimedelta().total_seconds())
         self._interval_s = answer.report_interval.ToTimedelta().total_seconds() or (
             DEFAULT_INTERVAL_S
         )

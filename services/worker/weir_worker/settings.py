@@ -22,7 +22,9 @@ class WorkerSettings(ServiceSettings):
         "", description="host:port under which gateways reach this worker; empty: the bound one"
     )
     scheduler_address: str = Field(
-        "", description="host:port of the scheduler; empty: work without it, and without grants"
+        "",
+        description="host:port of the scheduler; several that share a leader store, separated by "
+        "commas: the active one is used; empty: work without it, and without grants",
     )
     metrics_address: str = Field(
         "127.0.0.1:9010", description="host:port of /metrics and /healthz; empty: none"

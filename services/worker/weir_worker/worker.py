@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from weir.scheduler.v1.worker_report_pb2 import WorkerParameters
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
+from weir_core.rpc.leader_epoch import LeaderEpoch
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.telemetry import Telemetry
 from weir_worker.attempt_log import AttemptLog
@@ -87,6 +88,7 @@ def assemble(
     worker_id: str,
     address: str,
     start_us: int,
+    leader: LeaderEpoch,
     on_drain_change: Callable[[], object],
     on_left: Callable[[str], object],
 ) -> Worker:
@@ -95,13 +97,14 @@ def assemble(
     Args:
         address: `host:port` on which the server is bound.
         start_us: how long it took to come up, microseconds.
+        leader: newest term of an active scheduler.
         on_drain_change, on_left: see `Drain`.
     """
     device = open_device(engine.ready.device, settings.tensor_parallel_size)
     identity = identify(
         settings, engine.ready, device, worker_id=worker_id, address=address, start_us=start_us
     )
-    attempts = _attempts(settings, engine, identity, clock)
+    attempts = _attempts(settings, engine, identity, clock, leader)
     metrics = WorkerMetrics(telemetry.registry, engine, clock)
     attempts.observers.add(metrics)
     if settings.vllm_metrics:
@@ -126,7 +129,11 @@ def assemble(
 
 
 def _attempts(
-    settings: WorkerSettings, engine: EngineClient, identity: WorkerIdentity, clock: Clock
+    settings: WorkerSettings,
+    engine: EngineClient,
+    identity: WorkerIdentity,
+    clock: Clock,
+    leader: LeaderEpoch,
 ) -> Attempts:
     token = settings.cluster_token
     model = ServedModel(
@@ -141,6 +148,7 @@ def _attempts(
         None if token is None else token.get_secret_value().encode(),
         clock,
         required=bool(settings.scheduler_address),
+        leader=leader,
     )
     return Attempts(
         engine,

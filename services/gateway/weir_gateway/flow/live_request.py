@@ -111,6 +111,7 @@ class LiveRequest:
         if self._stop is not None:
             self._end()
             return
+        facts.waiting_since_us = facts.accepted_us
         self._enqueue()
 
     def on_refused(self) -> None:
@@ -182,9 +183,13 @@ class LiveRequest:
             self._await_scheduler()
 
     def on_scheduler_connected(self) -> None:
-        """There is a scheduler (again): it knows nothing of what waits here."""
-        if self.state is State.QUEUED and self._epoch != self._scheduler.epoch:
+        """There is a scheduler (again): it may know nothing of what waits and runs here."""
+        if self._epoch == self._scheduler.epoch:
+            return
+        if self.state is State.QUEUED:
             self._enqueue()
+        elif self.state in (State.STARTED, State.STREAMING):
+            self._tell_running()
 
     # The worker
 
@@ -270,6 +275,18 @@ class LiveRequest:
         else:
             self._await_scheduler()
 
+    def _tell_running(self) -> None:
+        """A scheduler that has taken over counts the attempt, and hears of its end."""
+        message = enqueue_message(
+            self.id, self.prepared, self.facts, deadline_us=self._deadline_us, trace=self.trace
+        )
+        message.running_worker_id = self.facts.worker_id
+        message.ClearField("waiting_since")
+        if self._scheduler.enqueue(message):
+            self._epoch = self._scheduler.epoch
+            if self.state is State.STREAMING:
+                self._scheduler.first_token(self.attempt)
+
     def _await_scheduler(self) -> None:
         seconds = self._bounds.scheduler_s
         error = WeirError(
@@ -329,6 +346,7 @@ class LiveRequest:
         self._workers.forget(self.facts.worker_id, self.attempt)
         self.delivery.reset()
         self.facts.output_tokens = 0
+        self.facts.waiting_since_us = self._clock.now_us()
         self.state = State.QUEUED
 
     def _give_place(self, number: int) -> None:

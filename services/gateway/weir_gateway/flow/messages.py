@@ -62,6 +62,8 @@ def enqueue_message(
         prefix_hashes=placement_hashes(prepared),
     )
     setattr(message, "class", prepared.request_class)
+    if facts.queued_us:
+        message.waiting_since.CopyFrom(timestamp(facts.waiting_since_us))
     return message
 
 

@@ -10,6 +10,7 @@ class RequestFacts:
     Attributes:
         accepted_us: when it was reserved.
         queued_us: when it first entered the scheduler's queue.
+        waiting_since_us: when its present or last wait there began.
         first_token_us: when the first tokens reached the gateway.
         ended_us: when its end was known.
         reservation_id: of the reservation.
@@ -28,6 +29,7 @@ class RequestFacts:
 
     accepted_us: int = 0
     queued_us: int = 0
+    waiting_since_us: int = 0
     first_token_us: int = 0
     ended_us: int = 0
     reservation_id: str = ""

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import grpc
-
 from weir.common.v1.lifecycle_pb2 import Attempt, Outcome
 from weir.common.v1.usage_pb2 import Usage
 from weir.scheduler.v1.scheduler_service_pb2 import (
@@ -20,6 +18,8 @@ from weir.scheduler.v1.scheduler_service_pb2 import (
 from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir_core.errors import Reason, WeirError
 from weir_core.rpc.framed import FramedOptions, FramedStream, FramedWriter, StreamFull
+from weir_core.rpc.leader_channels import LeaderChannels
+from weir_core.rpc.leader_epoch import LeaderEpoch
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.wire_reason import to_wire
@@ -30,8 +30,11 @@ _log = get_logger(__name__)
 class SchedulerLink:
     """One multiplexed `Dispatch` stream, the `SchedulerPort` of all requests.
 
+    Of several schedulers it is to the active one. A scheduler of an older term than one that
+    was seen already has been replaced without knowing it, and is not listened to.
+
     Args:
-        channel: carries the cluster secret.
+        channels: to the schedulers, with the cluster secret.
         gateway_id: stable id of this process.
         requests: whom events are for.
         options: bounds of the stream.
@@ -39,19 +42,20 @@ class SchedulerLink:
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
+        channels: LeaderChannels,
         *,
         gateway_id: str,
         requests: RequestRecords,
         options: FramedOptions | None = None,
     ) -> None:
-        stub = SchedulerServiceStub(channel)
+        self._channels = channels
+        self._leader = LeaderEpoch()
         self._gateway_id = gateway_id
         self._requests = requests
         self._connections = 0
         self._up = False
         self._stream: FramedStream[GatewayEvent, DispatchRequest, DispatchResponse] = FramedStream(
-            lambda: stub.Dispatch(),
+            lambda: SchedulerServiceStub(channels.current).Dispatch(),
             coalesce=self._frame,
             ping=lambda: DispatchRequest(gateway_id=gateway_id),
             on_frame=self._on_frame,
@@ -60,6 +64,7 @@ class SchedulerLink:
             name="the scheduler",
             unavailable_as=Reason.SCHEDULER_UNAVAILABLE,
             options=options,
+            backoff=channels.backoff(),
         )
 
     @property
@@ -123,7 +128,8 @@ class SchedulerLink:
     def _on_connect(self, _: FramedWriter[GatewayEvent, DispatchRequest]) -> None:
         self._up = False
 
-    def _on_lost(self, _: WeirError) -> None:
+    def _on_lost(self, error: WeirError) -> None:
+        self._channels.lost(error)
         if not self._up:
             return
         self._up = False
@@ -132,15 +138,24 @@ class SchedulerLink:
 
     def _on_frame(self, frame: DispatchResponse) -> None:
         if not self._up:
-            self._up = True
-            self._connections += 1
-            for live in self._requests:
-                live.on_scheduler_connected()
+            self._connected_to(frame)
         for event in frame.events:
             try:
                 self._deliver(event)
             except Exception as error:
                 _log.error("scheduler_event_failed", exc_info=error)
+
+    def _connected_to(self, first: DispatchResponse) -> None:
+        """Raises WeirError(NOT_LEADER) for a scheduler that was replaced."""
+        self._leader.check(first.leader_epoch, "the stream")
+        if first.HasField("lease"):
+            self._stream.expect_frames(first.lease.ToTimedelta().total_seconds())
+        self._channels.answered()
+        _log.info("scheduler_found", address=self._channels.address, epoch=first.leader_epoch)
+        self._up = True
+        self._connections += 1
+        for live in self._requests:
+            live.on_scheduler_connected()
 
     def _deliver(self, event: SchedulerEvent) -> None:
         kind = event.WhichOneof("event")

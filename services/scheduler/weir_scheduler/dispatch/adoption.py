@@ -1,6 +1,5 @@
 """Attempts that another scheduler dispatched, and that run."""
 
-from weir_core.errors import Reason, WeirError
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.intake import Intake
 from weir_scheduler.dispatch.new_request import NewRequest
@@ -41,20 +40,14 @@ class Adoption:
         if self._intake.known(gateway, request.request_id) is not None:
             return
         key = AttemptKey(request.request_id, request.attempts)
-        older = self._state.attempts.get(key)
-        if older is not None:
-            raise WeirError(
-                Reason.STALE_ATTEMPT,
-                f"attempt {key.number} of request {key.request_id} is being ended",
-            )
         record = self._intake.record(gateway, request)
-        attempt = self._attempt(record, key, request.running_worker_id)
-        self._state.requests.add(record)
-        self._state.attempts.add(attempt)
+        record.lane_key = self._waiting.lane_for(record.entry).key
+        # One that is being aborted here keeps its place; its end is its gateway's to tell.
+        attempt = self._state.attempts.get(key) or self._take(record, key, request)
         record.attempt, record.phase = attempt, Phase.DISPATCHED
-        self._count_at_worker(record, attempt)
-        self._set_timers(record, attempt)
-        self._state.update_cap(attempt.tenant_id)
+        self._state.requests.add(record)
+        linger_us = record.entry.deadline_us + self._state.bounds.linger_us
+        self._state.timers.set(TimerKind.LINGER, key.request_id, linger_us)
 
     def unclaimed(self, key: AttemptKey) -> None:
         """No worker of that id has registered in time."""
@@ -71,12 +64,21 @@ class Adoption:
         else:
             self._releases.requeue(record, cause, exclude=True)
 
-    def _attempt(self, record: RequestRecord, key: AttemptKey, worker_id: str) -> Attempt:
+    def _take(self, record: RequestRecord, key: AttemptKey, request: NewRequest) -> Attempt:
+        attempt = self._attempt(record, key, request)
+        self._state.attempts.add(attempt)
+        self._count_at_worker(record, attempt)
+        timers, now_us = self._state.timers, self._state.now_us()
+        timers.set(TimerKind.ARRIVAL, key, attempt.arrival_deadline_us)
+        timers.set(TimerKind.UNCLAIMED, key, now_us + self._state.bounds.loss_us)
+        self._state.update_cap(attempt.tenant_id)
+        return attempt
+
+    def _attempt(self, record: RequestRecord, key: AttemptKey, request: NewRequest) -> Attempt:
         entry, bounds = record.entry, self._state.bounds
-        record.lane_key = self._waiting.lane_for(entry).key
         return Attempt(
             key=key,
-            worker_id=worker_id,
+            worker_id=request.running_worker_id,
             tenant_id=entry.tenant_id,
             lane_key=record.lane_key,
             request_class=entry.request_class,
@@ -95,10 +97,3 @@ class Adoption:
         blocks = start_blocks(entry, worker.info)
         holding = Holding(entry.estimated_cost, blocks, places=entry.choices)
         worker.dispatched(attempt.key, holding, entry.request_class, self._state.now_us())
-
-    def _set_timers(self, record: RequestRecord, attempt: Attempt) -> None:
-        timers, bounds, now_us = self._state.timers, self._state.bounds, self._state.now_us()
-        entry = record.entry
-        timers.set(TimerKind.LINGER, entry.request_id, entry.deadline_us + bounds.linger_us)
-        timers.set(TimerKind.ARRIVAL, attempt.key, attempt.arrival_deadline_us)
-        timers.set(TimerKind.UNCLAIMED, attempt.key, now_us + bounds.loss_us)

@@ -57,6 +57,8 @@ class FramedConnection(Generic[ItemT, OutT, InT]):
         options: FramedOptions | None = None,
     ) -> None:
         self.options = options or FramedOptions()
+        self.silence_s = self.options.silence_s
+        """A peer that was not heard for so long is lost; may be changed by `on_frame`."""
         self.name = name
         self._ping = ping
         self.writer: FramedWriter[ItemT, OutT] = FramedWriter(
@@ -110,18 +112,17 @@ class FramedConnection(Generic[ItemT, OutT, InT]):
             await half_close()
 
     async def _read(self, frames: AsyncIterable[InT], on_frame: Callable[[InT], object]) -> None:
-        silence_s = self.options.silence_s
         loop = asyncio.get_running_loop()
-        limit = asyncio.timeout(silence_s)
+        limit = asyncio.timeout(self.silence_s)
         try:
             async with limit:
                 async for frame in frames:
-                    limit.reschedule(loop.time() + silence_s)
                     self._handle(frame, on_frame)
+                    limit.reschedule(loop.time() + self.silence_s)
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise PeerLost(self.name, f"it has been silent for {silence_s} s") from None
+            raise PeerLost(self.name, f"it has been silent for {self.silence_s} s") from None
 
     def _handle(self, frame: InT, on_frame: Callable[[InT], object]) -> None:
         try:

@@ -72,6 +72,7 @@ class FramedStream(Generic[ItemT, OutT, InT]):
         self._options = options or FramedOptions()
         self._backoff = backoff or Backoff()
         self._writer: FramedWriter[ItemT, OutT] | None = None
+        self._connection: FramedConnection[ItemT, OutT, InT] | None = None
         self._connected = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -102,6 +103,14 @@ class FramedStream(Generic[ItemT, OutT, InT]):
             await asyncio.wait({self._task}, timeout=limit_s)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+
+    def expect_frames(self, every_s: float) -> None:
+        """The present peer is lost after so long without a frame, if `options` allow it longer.
+
+        For `on_frame`: a peer may say that it sends heartbeats more often.
+        """
+        if self._connection is not None:
+            self._connection.silence_s = min(self._options.silence_s, every_s)
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Returns once connected; raises WeirError(`unavailable_as`) after `timeout_s`."""
@@ -163,7 +172,7 @@ class FramedStream(Generic[ItemT, OutT, InT]):
             size_of=self._size_of,
             options=self._options,
         )
-        self._writer = connection.writer
+        self._writer, self._connection = connection.writer, connection
         call: grpc.aio.StreamStreamCall[OutT, InT] | None = None
         error = self._unavailable("stopped")
         try:
@@ -180,7 +189,7 @@ class FramedStream(Generic[ItemT, OutT, InT]):
             error = self._unavailable(f"{type(exc).__name__} in the stream's own code")
         finally:
             self._connected.clear()
-            self._writer = None
+            self._writer = self._connection = None
             if call is not None:
                 call.cancel()
             self._tell_lost(error)
