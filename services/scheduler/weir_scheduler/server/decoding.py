@@ -113,6 +113,7 @@ def worker_info(message: report_wire.WorkerRegistration) -> WorkerInfo:
         gpu_id=message.gpu_id,
         tokenizer_fingerprint=message.tokenizer_fingerprint,
         batch_invariant=message.batch_invariant,
+        start_us=max(0, message.start_duration.ToMicroseconds()),
     )
 
 

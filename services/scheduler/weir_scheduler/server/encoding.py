@@ -144,7 +144,7 @@ def worker_view(worker: Worker, now_us: int) -> wire.WorkerView:
 
 def _registration(info: WorkerInfo) -> report_wire.WorkerRegistration:
     static = info.static_batching
-    return report_wire.WorkerRegistration(
+    message = report_wire.WorkerRegistration(
         worker_id=info.worker_id,
         address=info.address,
         model=info.model,
@@ -160,6 +160,9 @@ def _registration(info: WorkerInfo) -> report_wire.WorkerRegistration:
         tokenizer_fingerprint=info.tokenizer_fingerprint,
         dedicated_tenant_id=info.dedicated_tenant_id,
     )
+    if info.start_us:
+        message.start_duration.CopyFrom(_duration(info.start_us))
+    return message
 
 
 def _load(load: WorkerLoad) -> report_wire.WorkerLoad:

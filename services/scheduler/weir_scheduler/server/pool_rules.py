@@ -10,6 +10,7 @@ from weir_scheduler.rules.preemption_rules import PreemptionRules
 from weir_scheduler.rules.rules import Isolation, PoolRules
 from weir_scheduler.rules.shares import Shares
 from weir_scheduler.rules.shedding_rules import ShedCurve, SheddingRules
+from weir_scheduler.server.pool_scaling import pool_scaling_of
 from weir_scheduler.server.queue_rules import queue_rules
 
 _DEFAULT_POOL = "default"
@@ -66,6 +67,7 @@ def _pool_rules(
         when_gone=_when_gone(pool, further),
         shedding=_shedding(pool),
         further=others,
+        scaling=pool_scaling_of(pool.scaling),
     )
 
 

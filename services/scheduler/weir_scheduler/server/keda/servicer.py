@@ -100,6 +100,8 @@ class KedaServicer(ExternalScalerServicer):
         """Raises WeirError: no such pool, or nothing that can be relied on."""
         self._check()
         found = [one for one in self._scaling.last if one.key.model == trigger.model]
+        if not self._scaling.last:
+            raise _unknown(trigger)
         if not found:
             raise WeirError(
                 Reason.MODEL_NOT_FOUND, f"model {trigger.model!r} is not in the directory"
