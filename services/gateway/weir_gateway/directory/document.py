@@ -17,7 +17,12 @@ from weir_gateway.directory.entries import (
     PriceEntry,
     Text,
 )
-from weir_gateway.directory.pool_entries import SharesEntry, SheddingEntry, SloEntry
+from weir_gateway.directory.pool_entries import (
+    ScalingEntry,
+    SharesEntry,
+    SheddingEntry,
+    SloEntry,
+)
 
 _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.ASCII)
 
@@ -183,6 +188,7 @@ class PoolEntry(Entry):
     shares: SharesEntry = SharesEntry()
     when_gone: Literal["refuse", "wait", "shared"] | None = None
     shedding: SheddingEntry = SheddingEntry()
+    scaling: ScalingEntry = ScalingEntry()
 
 
 class ClusterEntry(Entry):

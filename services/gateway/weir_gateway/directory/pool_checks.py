@@ -12,6 +12,9 @@ def pool_problem(pool: PoolEntry, tenants: Collection[str]) -> str | None:
         return "`tenant` goes with isolation dedicated, and only with it"
     if pool.tenant is not None and pool.tenant not in tenants:
         return f"there is no tenant {pool.tenant!r}"
+    least, most = pool.scaling.min_workers, pool.scaling.max_workers
+    if least is not None and most is not None and most < least:
+        return f"scaling: max_workers {most} is below min_workers {least}"
     return None
 
 

@@ -3,12 +3,13 @@
 from weir.directory.v1.directory_pb2 import (
     Pool,
     PromptLength,
+    Scaling,
     ShedCurve,
     SloTargets,
     WhenGone,
 )
 from weir_gateway.directory.document import PoolEntry
-from weir_gateway.directory.pool_entries import SloEntry
+from weir_gateway.directory.pool_entries import ScalingEntry, SloEntry
 
 
 def set_scope(pool: Pool, entry: PoolEntry) -> None:
@@ -25,6 +26,23 @@ def set_scope(pool: Pool, entry: PoolEntry) -> None:
         pool.length = PromptLength.Value(f"PROMPT_LENGTH_{entry.length.upper()}")
     if entry.when_gone is not None:
         pool.when_gone = WhenGone.Value(f"WHEN_GONE_{entry.when_gone.upper()}")
+    if entry.scaling != ScalingEntry():
+        pool.scaling.CopyFrom(_scaling(entry.scaling))
+
+
+def _scaling(entry: ScalingEntry) -> Scaling:
+    return Scaling(
+        min_workers=entry.min_workers,
+        max_workers=entry.max_workers,
+        target_use_millis=_millis(entry.target_use),
+        target_kv_use_millis=_millis(entry.target_kv_use),
+        target_wait_ms=entry.target_wait_ms,
+        down_window_ms=entry.down_window_ms,
+    )
+
+
+def _millis(part: float | None) -> int | None:
+    return None if part is None else round(part * 1000)
 
 
 def to_targets(entry: SloEntry) -> SloTargets | None:

@@ -31,6 +31,26 @@ class SheddingEntry(Entry):
     begin: Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False, alias="from")] = 0.5
 
 
+class ScalingEntry(Entry):
+    """How many workers a pool may have for each model; see `weir.directory.v1.Scaling`.
+
+    Absent fields are those of the scheduler's settings.
+
+    Attributes:
+        target_use: part of the workers' places and tokens that is to be in use.
+        target_kv_use: likewise of their KV blocks.
+        target_wait_ms: queue time above which more are asked for.
+        down_window_ms: fewer are asked for only once no more were needed for so long.
+    """
+
+    min_workers: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    max_workers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    target_use: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] | None = None
+    target_kv_use: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] | None = None
+    target_wait_ms: Annotated[int, Field(ge=1, le=600_000)] | None = None
+    down_window_ms: Annotated[int, Field(ge=0, le=86_400_000)] | None = None
+
+
 class SloEntry(Entry):
     """What the interactive answers of a tenant should take; see `weir.directory.v1.SloTargets`."""
 
