@@ -20,7 +20,16 @@ class DemoSettings(ServiceSettings):
 
     grpc_address: str = "127.0.0.1:0"
     slow_drain: bool = False
+    deaf: bool = False
     wiring: Literal["quick", "endless", "broken"] = "quick"
+
+
+async def deaf() -> None:
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            continue
 
 
 async def close(name: str) -> None:
@@ -73,6 +82,8 @@ async def wire(runtime: ServiceRuntime, settings: DemoSettings) -> None:
         raise RuntimeError("a broken hook hurts no other")
 
     runtime.on_drain(drain)
+    if settings.deaf:
+        runtime.on_close(deaf)
     runtime.on_close(lambda: close("first"))
     runtime.on_close(fail)
     runtime.on_close(lambda: close("second"))

@@ -100,6 +100,13 @@ async def test_a_second_signal_skips_the_drain_and_a_bounded_one_ends_by_itself(
         assert service.process.returncode == 0
 
 
+async def test_what_does_not_hear_its_cancellation_keeps_no_process_alive() -> None:
+    async with demo("--deaf") as service:
+        service.process.send_signal(signal.SIGTERM)
+        assert await service.rest() == ["drain", "close second", "close first"]
+        assert service.process.returncode == 1
+
+
 async def test_supervised_it_ignores_ctrl_c_and_ends_when_the_supervisor_is_killed() -> None:
     # The shell is the supervisor: it starts the service and prints its pid.
     script = f"{sys.executable} -m tests.core.demo_service --supervisor-pid $$ --drain-s 1 & wait"

@@ -13,6 +13,7 @@ from weir.directory.v1.directory_service_pb2_grpc import DirectoryServiceStub
 from weir_core.directory.delta import apply_delta
 from weir_core.directory.index import DirectoryIndex
 from weir_core.errors import Reason, WeirError
+from weir_core.tasks import end_task
 
 _log = structlog.get_logger(__name__)
 
@@ -68,9 +69,7 @@ class DirectoryWatcher:
     async def stop(self) -> None:
         """Ends the watch; the last good version stays."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
             self._task = None
 
     async def wait_ready(self, timeout: float) -> DirectoryIndex:

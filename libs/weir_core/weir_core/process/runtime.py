@@ -25,6 +25,7 @@ Hook = Callable[[], Awaitable[None]]
 _log = get_logger(__name__)
 
 _CLOSE_TIMEOUT_S = 5.0
+_DEAF_S = 1.0
 _HANDLERS_END_S = 5.0
 _ORPHAN_DRAIN_S = 5.0
 
@@ -222,14 +223,15 @@ class ServiceRuntime:
         try:
             await asyncio.wait(tasks, timeout=limit_s)
         finally:
-            for task in tasks:
+            late = [task for task in tasks if not task.done()]
+            for task in late:
                 task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-        for result in results:
-            if isinstance(result, asyncio.CancelledError):
-                _log.warning(f"{what}_timed_out", limit_s=limit_s)
-            elif isinstance(result, BaseException):
-                _log.error(f"{what}_failed", exc_info=result)
+            await asyncio.wait(tasks, timeout=_DEAF_S)
+        for task in late:
+            _log.warning(f"{what}_timed_out", limit_s=limit_s, ended=task.done())
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                _log.error(f"{what}_failed", exc_info=error)
 
     def _install_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ from weir_core.telemetry.telemetry import setup_telemetry
 S = TypeVar("S", bound=ServiceSettings)
 
 _log = get_logger(__name__)
+
+_LOOP_CLOSE_S = 5.0
 
 Wire = Callable[[ServiceRuntime, S], Awaitable[None]]
 
@@ -33,7 +36,8 @@ def run_service(
         argv: arguments; None for those of the process.
 
     Returns 0 after an orderly end, 1 when it could not start (one line on stderr says why),
-    2 for bad settings (likewise).
+    2 for bad settings (likewise). Where a task does not end, cancelled though it is, the process
+    ends all the same, with status 1.
     """
     # gRPC's own lines are not JSON; what matters in them comes as a status or an exception.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -43,14 +47,22 @@ def run_service(
         )
     except StartupError as exc:
         return _fail(name, exc, 2)
+    last_resort = threading.Timer(_LOOP_CLOSE_S, _give_up)
+    last_resort.daemon = True
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_main(name, settings, wire))
+            try:
+                runner.run(_main(name, settings, wire))
+            finally:
+                # The loop closes when every task has ended, and a task may lose its cancellation.
+                last_resort.start()
     except StartupError as exc:
         return _fail(name, exc, 1)
     except Exception as exc:
         _log.critical("service_failed", exc_info=exc)
         return _fail(name, StartupError(f"{type(exc).__name__}; the log says where"), 1)
+    finally:
+        last_resort.cancel()
     return 0
 
 
@@ -65,6 +77,12 @@ async def _main(name: str, settings: S, wire: Wire[S]) -> None:
         supervisor_pid=settings.supervisor_pid,
     )
     await runtime.run(lambda: wire(runtime, settings))
+
+
+def _give_up() -> None:
+    _log.critical("loop_does_not_close", waited_s=_LOOP_CLOSE_S)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _fail(name: str, exc: StartupError, code: int) -> int:

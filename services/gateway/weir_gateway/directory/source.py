@@ -1,12 +1,12 @@
 """Keeps the published directory equal to its file: at start, on change and on SIGHUP."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
+from weir_core.tasks import end_task
 from weir_gateway.directory.file import DirectoryFileError, read_document
 from weir_gateway.directory.publisher import DirectoryPublisher
 from weir_gateway.directory.snapshot_builder import build_snapshot
@@ -67,9 +67,7 @@ class DirectoryFileSource:
     async def stop(self) -> None:
         """Ends it."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
             self._task = None
 
     async def _poll(self) -> None:

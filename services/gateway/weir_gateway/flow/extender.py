@@ -6,13 +6,13 @@ before it has used up the output that is reserved.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import Extension, ExtensionResult
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import from_refusal
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.ending import StopCause, access_ended, failed, quota_stopped
 from weir_gateway.flow.lifecycle import record_of
@@ -80,9 +80,7 @@ class Extender:
     async def stop(self) -> None:
         """Ends it."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
             self._task = None
 
     def add(self, live: LiveRequest) -> None:

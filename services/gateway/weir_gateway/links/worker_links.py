@@ -1,7 +1,6 @@
 """All workers that this gateway talks to, each over one shared stream."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 
 import grpc
@@ -9,6 +8,7 @@ import grpc
 from weir.common.v1.lifecycle_pb2 import Attempt, Outcome, TerminalRecord
 from weir.worker.v1.worker_service_pb2 import StartAttempt
 from weir_core.rpc.framed import FramedOptions
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.ports import AttemptListener
 from weir_gateway.links.worker_link import WorkerLink
@@ -52,9 +52,7 @@ class WorkerLinks:
     async def close(self) -> None:
         """Closes every link."""
         if self._reaper is not None:
-            self._reaper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reaper
+            await end_task(self._reaper)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -10,6 +10,7 @@ from weir_core.clock import Clock
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import Reason, WeirError
 from weir_core.model_folder import ModelFolder
+from weir_core.tasks import end_task
 from weir_gateway.directory.follower import Directory
 from weir_gateway.text.model_text import ModelText
 
@@ -44,9 +45,7 @@ class ModelTexts:
     async def stop(self) -> None:
         """Ends it."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
             self._task = None
 
     def get(self, model: str, folder: str) -> ModelText:
