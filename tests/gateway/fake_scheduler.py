@@ -33,6 +33,7 @@ class FakeScheduler(SchedulerServiceServicer):
         self.hold = False
         self.reject: Callable[[sched.Enqueue], sched.Rejected | None] = lambda _: None
         self.enqueued: list[sched.Enqueue] = []
+        self.adopted: list[sched.Enqueue] = []
         self.withdrawn: list[str] = []
         self.failed: list[sched.AttemptFailed] = []
         self.first_tokens: list[Attempt] = []
@@ -120,6 +121,9 @@ class FakeScheduler(SchedulerServiceServicer):
             self.finished.append(event.finish)
 
     def _on_enqueue(self, enqueue: sched.Enqueue) -> None:
+        if enqueue.running_worker_id:
+            self.adopted.append(enqueue)
+            return
         self.enqueued.append(enqueue)
         rejected = self.reject(enqueue)
         if rejected is not None:

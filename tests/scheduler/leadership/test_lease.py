@@ -52,8 +52,7 @@ def test_never_two_are_active_in_long_adversity(seed: int) -> None:
 def test_a_holder_that_trusts_its_lease_for_too_long_is_found() -> None:
     """Negative control: the same adversity with a holder that trusts it as long as others wait."""
     with pytest.raises(AssertionError, match="at "):
-        for seed in range(60):
-            adversity(World.of([1.0, 1.0, 1.0], Trusting), random.Random(seed), 1_000)
+        _adversities()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -137,6 +136,11 @@ def test_standby_knows_who_leads() -> None:
     [first] = world.active()
     assert world.candidates[1 - first].lease.leader_address == f"host{first}:1"
     assert world.candidates[first].lease.leader_address == ""
+
+
+def _adversities() -> None:
+    for seed in range(60):
+        adversity(World.of([1.0, 1.0, 1.0], Trusting), random.Random(seed), 1_000)
 
 
 def due(world: World, number: int) -> bool:
