@@ -20,7 +20,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_it_holds_what_some_worker_of_it_holds(steps: list[tuple[str, int, list[bytes]]]) -> None:
     pool = PoolPrefixes()
-    indexes = [PrefixIndex(4) for _ in range(3)]
+    indexes = [PrefixIndex(4, f"w{number}") for number in range(3)]
     joined = set(range(3))
     for index in indexes:
         index.join(pool)
@@ -43,20 +43,20 @@ def test_it_holds_what_some_worker_of_it_holds(steps: list[tuple[str, int, list[
 def test_what_is_gained_is_read_once_and_in_order() -> None:
     pool = PoolPrefixes()
     for digest in HASHES[:3]:
-        pool.add(digest)
-    pool.add(HASHES[0])
+        pool.add(digest, "w")
+    pool.add(HASHES[0], "v")
     first, cursor = pool.gained_since(0, 2)
     second, cursor = pool.gained_since(cursor, 2)
     assert (first, second) == (HASHES[:2], HASHES[2:3])
-    pool.remove(HASHES[2])
-    pool.add(HASHES[2])
+    pool.remove(HASHES[2], "w")
+    pool.add(HASHES[2], "w")
     assert pool.gained_since(cursor, 9) == ([HASHES[2]], cursor + 1)
 
 
 def test_the_last_token_of_a_prompt_is_never_cached() -> None:
     pool = PoolPrefixes(granularity=64)
     for digest in HASHES[:2]:
-        pool.add(digest)
+        pool.add(digest, "w")
     assert pool.cached_tokens(HASHES, 200) == 128
     assert pool.cached_tokens(HASHES, 128) == 127
     assert pool.cached_tokens([HASHES[5]], 200) == 0

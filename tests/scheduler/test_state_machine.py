@@ -259,6 +259,21 @@ class SchedulerMachine(RuleBasedStateMachine):
             len(of_lane) for of_lane in waiting._stranded.values()
         ) == len(waiting)
 
+    @invariant()
+    def what_placement_sees_is_what_there_is(self) -> None:
+        """Views are updated by what has changed alone: nothing may be missed."""
+        state, now_us = self.scheduler._state, self.bench.clock.monotonic_us()
+        for key in state.lanes:
+            index = state.fleet.index(key, now_us)
+            index.refresh(now_us)
+            workers = {w.info.worker_id: w.view(now_us) for w in state.fleet.serving(key)}
+            assert index.views == workers
+            taking = [view for view in workers.values() if view.takes_work]
+            least = [view.info.worker_id for view in index.least_loaded()]
+            assert sorted(least) == sorted(v.info.worker_id for v in taking if not v.full)
+            recent = sum(view.recent for view in taking) / max(1, len(taking))
+            assert index.mean_recent == pytest.approx(recent)
+
     def teardown(self) -> None:
         """Everybody leaves: nothing may be left behind."""
         for gateway in GATEWAYS:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from weir_scheduler.dispatch.absences import Absences
+from weir_scheduler.dispatch.admission import retry_after_timeout
 from weir_scheduler.dispatch.adoption import Adoption
 from weir_scheduler.dispatch.announcer import Announcer
 from weir_scheduler.dispatch.fleet_events import FleetEvents
@@ -43,6 +44,7 @@ class DueHandlers:
             TimerKind.LINGER: self._linger,
             TimerKind.WINDOW: self._window,
             TimerKind.CLAIM_ENDS: self._window,
+            TimerKind.SESSION_WAIT: self._session_wait,
             TimerKind.SILENCE: fleet.silent,
             TimerKind.FORGET_WORKER: self._forget_worker,
             TimerKind.BREAKER: self._breaker,
@@ -67,11 +69,7 @@ class DueHandlers:
         if now_us >= entry.deadline_us:
             self._releases.reject(record, deadline_passed(waited_us))
             return
-        lane = self._state.lanes[record.lane_key]
-        queue = lane.queue_of(entry.request_class, entry.tenant_id)
-        retry_after_s = lane.retry_after_s(entry, now_us, len(queue) if queue else 1)
-        if retry_after_s is None:
-            retry_after_s = waited_us / 1_000_000
+        retry_after_s = retry_after_timeout(self._state, record, waited_us)
         self._releases.reject(record, queue_timeout(entry, waited_us, retry_after_s))
 
     def _no_worker(self, request_id: str) -> None:
@@ -94,6 +92,11 @@ class DueHandlers:
         record = self._waiting_record(request_id)
         if record is not None and record.phase is Phase.STRANDED:
             record.entry = replace(record.entry, excluded=frozenset())
+            self._waiting.unstrand(record)
+
+    def _session_wait(self, request_id: str) -> None:
+        record = self._waiting_record(request_id)
+        if record is not None and record.awaits:
             self._waiting.unstrand(record)
 
     def _arrival(self, key: AttemptKey) -> None:

@@ -85,11 +85,9 @@ class Preempter:
             return None
         return record.entry
 
-    def is_claimed(self, worker_id: str, lane: Lane) -> bool:
-        """Whether another lane waits for a place on a worker."""
-        return any(
-            claim.worker_id == worker_id and key != lane.key for key, claim in self._claims.items()
-        )
+    def claimed_elsewhere(self, lane: Lane) -> set[str]:
+        """Workers of which other lanes wait for a place."""
+        return {claim.worker_id for key, claim in self._claims.items() if key != lane.key}
 
     def consider(self, lane: Lane, head: QueueEntry, reason: WaitReason) -> WaitReason:
         """The head of a lane finds no room: looks for a place to take back.

@@ -36,6 +36,7 @@ class RequestRecord:
         last_failure: why the last attempt failed.
         announced: position and reason last sent to the gateway.
         preemptions: times that it gave its place to a more urgent request.
+        awaits: full worker of its session that it waits for; empty for none.
         overtaken: times that a pre-empting request was dispatched instead of it.
     """
 
@@ -51,6 +52,7 @@ class RequestRecord:
     announced: tuple[int, WaitReason] | None = None
     preemptions: int = 0
     overtaken: int = 0
+    awaits: str = ""
 
     @property
     def waits(self) -> bool:

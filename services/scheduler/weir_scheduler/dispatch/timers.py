@@ -20,6 +20,7 @@ class TimerKind(StrEnum):
     BREAKER = "breaker"
     ANNOUNCE = "announce"
     CLAIM_ENDS = "claim_ends"
+    SESSION_WAIT = "session_wait"
     GATEWAY_AWAY = "gateway_away"
     UNCLAIMED = "unclaimed"
     HOLD_ENDS = "hold_ends"

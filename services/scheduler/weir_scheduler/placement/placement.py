@@ -21,6 +21,14 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitsSession:
+    """It waits a little for the full worker of its session; those behind it go on."""
+
+    worker_id: str
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stranded:
     """No worker that takes work may have it, though others may be served; those go on."""
 
@@ -32,4 +40,4 @@ class TooLarge:
     message: str
 
 
-Placement = Placed | Blocked | Stranded | TooLarge
+Placement = Placed | Blocked | AwaitsSession | Stranded | TooLarge

@@ -1,10 +1,13 @@
 """Registered workers."""
 
+import random
 from collections.abc import Iterator
 
 from weir_core.prefix_hash import PREFIX_GRANULARITY
 from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.workers.lane_index import LaneIndex
 from weir_scheduler.workers.pool_prefixes import PoolPrefixes
+from weir_scheduler.workers.recent_work import RecentWork
 from weir_scheduler.workers.worker import Worker
 
 
@@ -15,6 +18,9 @@ class Fleet:
         self._workers: dict[str, Worker] = {}
         self._serving: dict[LaneKey, list[Worker]] = {}
         self._prefixes: dict[str, PoolPrefixes] = {}
+        self._indexes: dict[LaneKey, LaneIndex] = {}
+        self._recent_work = RecentWork()
+        self._rng = random.Random(0)
         self.prefix_granularity = PREFIX_GRANULARITY
         """Tokens of a prefix block."""
 
@@ -28,6 +34,7 @@ class Fleet:
     def add(self, worker: Worker) -> None:
         """Adds or replaces a worker."""
         self._workers[worker.info.worker_id] = worker
+        worker.on_change = self.touched
         self.changed()
 
     def remove(self, worker_id: str) -> None:
@@ -46,8 +53,30 @@ class Fleet:
     def changed(self) -> None:
         """A worker was lost or has come back, or registered anew."""
         self._serving.clear()
+        self._indexes.clear()
         for worker in self._workers.values():
             worker.prefixes.join(None if worker.lost else self.prefixes(worker.info.model))
+
+    def touched(self, worker: Worker) -> None:
+        """What placement sees of a worker may have changed."""
+        for index in self._indexes.values():
+            index.touch(worker.info.worker_id)
+
+    def index(self, key: LaneKey, now_us: int) -> LaneIndex:
+        """The workers of a lane as a placement asks for them; refresh it before use."""
+        index = self._indexes.get(key)
+        if index is None:
+            index = self._indexes[key] = LaneIndex(self.serving(key), now_us, self._rng)
+        return index
+
+    def work_weight(self, now_us: int) -> float:
+        """What one token of work given now weighs; see `RecentWork`."""
+        generation = self._recent_work.generation
+        weight = self._recent_work.weight(now_us)
+        if self._recent_work.generation != generation:
+            for worker in self._workers.values():
+                worker.forget_recent_work()
+        return weight
 
     def serving(self, key: LaneKey) -> list[Worker]:
         """Workers of a lane that are not lost."""
@@ -63,6 +92,6 @@ class Fleet:
 
 
 def _serves(worker: Worker, key: LaneKey) -> bool:
-    if worker.lost or worker.info.dedicated_tenant_id != key.owner:
+    if worker.lost or (worker.owner, worker.pool) != (key.owner, key.pool):
         return False
     return worker.info.serves(key.model, key.version)

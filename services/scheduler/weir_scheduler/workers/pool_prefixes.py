@@ -9,7 +9,7 @@ _REMEMBERED = 65_536
 
 
 class PoolPrefixes:
-    """How many workers hold each block, kept by the workers' `PrefixIndex`.
+    """Which workers hold each block, kept by the workers' `PrefixIndex`.
 
     Caches give up the ends of their chains first, so the blocks that lead a chain here lead it
     on one worker too, but for what is being evicted at the moment.
@@ -20,28 +20,51 @@ class PoolPrefixes:
 
     def __init__(self, granularity: int = PREFIX_GRANULARITY) -> None:
         self.granularity = granularity
-        self._holders: dict[bytes, int] = {}
+        # A name alone while there is one holder: most blocks have one, and a set costs 200 bytes.
+        self._holders: dict[bytes, str | set[str]] = {}
         self._gained: deque[bytes] = deque(maxlen=_REMEMBERED)
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._holders)
 
-    def add(self, digest: bytes) -> None:
+    def add(self, digest: bytes, worker_id: str) -> None:
         """One more worker can find a block."""
-        holders = self._holders.get(digest, 0)
-        self._holders[digest] = holders + 1
-        if not holders:
+        holders = self._holders.get(digest)
+        if holders is None:
+            self._holders[digest] = worker_id
             self._gained.append(digest)
             self._count += 1
-
-    def remove(self, digest: bytes) -> None:
-        """One worker less can find it. Raises KeyError when none could."""
-        holders = self._holders[digest] - 1
-        if holders:
-            self._holders[digest] = holders
+        elif isinstance(holders, set):
+            holders.add(worker_id)
         else:
+            self._holders[digest] = {holders, worker_id}
+
+    def remove(self, digest: bytes, worker_id: str) -> None:
+        """A worker can find it no longer. Raises KeyError when it could not."""
+        holders = self._holders[digest]
+        if not isinstance(holders, set):
+            if holders != worker_id:
+                raise KeyError(digest)
             del self._holders[digest]
+            return
+        holders.remove(worker_id)
+        if len(holders) == 1:
+            self._holders[digest] = holders.pop()
+
+    def holders(self, chain: Sequence[bytes], most: int) -> list[str]:
+        """At most so many workers that hold the begin of a chain, the longest begin first.
+
+        O(blocks of the chain + most).
+        """
+        found: dict[str, None] = {}
+        for at in range(self.leading(chain) - 1, -1, -1):
+            holders = self._holders[chain[at]]
+            for worker_id in holders if isinstance(holders, set) else (holders,):
+                found[worker_id] = None
+                if len(found) >= most:
+                    return list(found)
+        return list(found)
 
     def leading(self, chain: Sequence[bytes], known: int = 0) -> int:
         """How many blocks of a chain some worker holds, from its first on.

@@ -11,10 +11,12 @@ class PrefixIndex:
     Args:
         capacity: hashes at most; beyond it the oldest are forgotten, which costs a hit
             estimate and nothing else.
+        worker_id: whose cache it is.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, worker_id: str = "") -> None:
         self._capacity = max(1, capacity)
+        self._worker_id = worker_id
         self._hashes: dict[bytes, None] = {}
         self._pool: PoolPrefixes | None = None
 
@@ -34,7 +36,7 @@ class PrefixIndex:
         """Blocks became findable."""
         for digest in hashes:
             if digest not in self._hashes and self._pool is not None:
-                self._pool.add(digest)
+                self._pool.add(digest, self._worker_id)
             self._hashes[digest] = None
         while len(self._hashes) > self._capacity:
             self.remove([next(iter(self._hashes))])
@@ -45,7 +47,7 @@ class PrefixIndex:
             if digest in self._hashes:
                 del self._hashes[digest]
                 if self._pool is not None:
-                    self._pool.remove(digest)
+                    self._pool.remove(digest, self._worker_id)
 
     def clear(self) -> None:
         """Nothing is known of the cache any more."""

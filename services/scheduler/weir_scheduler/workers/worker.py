@@ -1,6 +1,6 @@
 """A registered worker and what is known of its load."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 from weir_core.prefix_hash import PREFIX_GRANULARITY
@@ -40,7 +40,8 @@ class Worker:
         self.load = WorkerLoad(free_kv_blocks=info.total_kv_blocks)
         self.breaker = Breaker()
         names_each = -(-info.block_size // PREFIX_GRANULARITY)
-        self.prefixes = PrefixIndex(info.total_kv_blocks * names_each + _PREFIX_SLACK)
+        capacity = info.total_kv_blocks * names_each + _PREFIX_SLACK
+        self.prefixes = PrefixIndex(capacity, info.worker_id)
         self.pending: dict[AttemptKey, Holding] = {}
         self.reported: dict[AttemptKey, Holding] = {}
         self.last_frame_us = now_us
@@ -56,8 +57,20 @@ class Worker:
         self._gathering: tuple[int, RequestClass] | None = None
         self._cost = 0
         self._places = 0
+        self._long = 0
+        self._offline_cost = 0
+        self.pool = ""
+        """Further pool of its model that it belongs to; empty for the first one."""
+        self.owner = info.dedicated_tenant_id
+        """The only tenant that it serves; empty for all."""
         self._kv_blocks_due = 0
+        self._prefill_left = 0
+        self._output_left = 0
+        self._recent = 0.0
+        self._ended: set[AttemptKey] = set()
         self._view: WorkerView | None = None
+        self.on_change: Callable[[Worker], None] = _nobody
+        """Told when what placement sees of it may have changed."""
 
     @property
     def draining(self) -> bool:
@@ -86,9 +99,18 @@ class Worker:
         return self.breaker.open_until_us is None or now_us >= self.breaker.open_until_us
 
     def dispatched(
-        self, key: AttemptKey, holding: Holding, request_class: RequestClass, now_us: int
+        self,
+        key: AttemptKey,
+        holding: Holding,
+        request_class: RequestClass,
+        now_us: int,
+        weight: float = 1.0,
     ) -> None:
-        """Adds the increment of an attempt that is on its way."""
+        """Adds the increment of an attempt that is on its way.
+
+        `weight`: of the work of this moment, see `RecentWork`.
+        """
+        self._recent += weight * (holding.prefill_left + holding.output_left)
         if self.info.static_batching and not self.requests:
             self._gathering = (now_us, request_class)
         self.pending[key] = holding
@@ -106,11 +128,20 @@ class Worker:
             if holding is not None:
                 self._add(holding, -1)
 
+    def ended(self, key: AttemptKey) -> None:
+        """The gateway has its terminal record: a report that still names it is older."""
+        self._ended.add(key)
+        self.released(key)
+
     def reported_by(self, report: WorkerReport) -> None:
         """Takes the counters of a report: the whole set of attempts, named ones lose theirs."""
         self.load = report.load
         self.drain_reported = report.draining
-        self.reported = self._holdings(report.running)
+        named = {progress.key for progress in report.running}
+        self._ended &= named
+        self.reported = self._holdings(
+            progress for progress in report.running if progress.key not in self._ended
+        )
         self._recount()
         for end in report.finished:
             self.released(end.key)
@@ -122,7 +153,8 @@ class Worker:
         """It has registered, for the first time or again."""
         self.info, self.rules = info, rules
         self.connected, self.lost, self.frozen = True, False, False
-        self._view = None
+        self._ended.clear()
+        self._changed()
         self.drain_reported = False
         # What was removed while it was away, was not told; it tells everything again.
         self.prefixes.clear()
@@ -151,7 +183,12 @@ class Worker:
     def set_rules(self, rules: WorkerRules) -> None:
         """Its bounds have changed."""
         self.rules = rules
-        self._view = None
+        self._changed()
+
+    def forget_recent_work(self) -> None:
+        """Sums of all workers begin anew."""
+        self._recent = 0.0
+        self._changed()
 
     def view(self, now_us: int) -> WorkerView:
         """A snapshot for placement; the same object while nothing has changed."""
@@ -177,27 +214,46 @@ class Worker:
             free_kv_blocks=free - self._kv_blocks_due,
             static_batch=static_batch,
             prefixes=self.prefixes,
+            long_requests=self._long,
+            offline_cost=self._offline_cost,
+            prefill_left=self._prefill_left,
+            output_left=self._output_left,
+            recent=self._recent,
         )
 
     def _add(self, holding: Holding, sign: int) -> None:
         self._cost += sign * holding.cost
         self._places += sign * holding.places
+        self._long += sign * holding.long
+        self._offline_cost += sign * holding.cost * holding.offline
         self._kv_blocks_due += sign * holding.kv_blocks_due
-        self._view = None
+        self._prefill_left += sign * holding.prefill_left
+        self._output_left += sign * holding.output_left
+        self._changed()
 
     def _recount(self) -> None:
         holdings = [*self.pending.values(), *self.reported.values()]
         self._cost = sum(holding.cost for holding in holdings)
         self._places = sum(holding.places for holding in holdings)
+        self._long = sum(holding.long for holding in holdings)
+        self._offline_cost = sum(holding.cost for holding in holdings if holding.offline)
         self._kv_blocks_due = sum(holding.kv_blocks_due for holding in holdings)
+        self._prefill_left = sum(holding.prefill_left for holding in holdings)
+        self._output_left = sum(holding.output_left for holding in holdings)
+        self._changed()
+
+    def _changed(self) -> None:
+        """What is known of its load has changed."""
         self._view = None
+        self.on_change(self)
 
     def _holdings(self, running: Iterable[AttemptProgress]) -> dict[AttemptKey, Holding]:
         holdings = {}
         for progress in running:
             known = self.pending.pop(progress.key, None) or self.reported.get(progress.key)
-            holdings[progress.key] = known or _estimated(progress)
-            holdings[progress.key].kv_blocks_held = progress.kv_blocks
+            usage = progress.usage
+            holding = holdings[progress.key] = known or _estimated(progress)
+            holding.progressed(usage.prompt_tokens, usage.completion_tokens, progress.kv_blocks)
         return holdings
 
 
@@ -205,3 +261,7 @@ def _estimated(progress: AttemptProgress) -> Holding:
     """For an attempt dispatched by an earlier scheduler: what it has used so far."""
     usage = progress.usage
     return Holding(usage.prompt_tokens + usage.completion_tokens, progress.kv_blocks)
+
+
+def _nobody(worker: Worker) -> None:
+    """Nobody keeps an index of it."""

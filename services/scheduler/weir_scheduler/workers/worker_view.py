@@ -23,6 +23,11 @@ class WorkerView:
         static_batch: class of the batch that a static worker is gathering in this pass of the
             dispatcher; None when it gathers none.
         prefixes: blocks that its cache holds; read only.
+        long_requests: of `requests`, those with a long prompt.
+        offline_cost: of `cost`, that of offline requests.
+        prefill_left: prompt tokens that its attempts have still to compute.
+        output_left: tokens that they are expected to produce still.
+        recent: work lately given to it, in units of `RecentWork`.
     """
 
     info: WorkerInfo
@@ -34,6 +39,11 @@ class WorkerView:
     free_kv_blocks: int
     static_batch: RequestClass | None
     prefixes: PrefixIndex
+    long_requests: int = 0
+    offline_cost: int = 0
+    prefill_left: int = 0
+    output_left: int = 0
+    recent: float = 0.0
 
     @property
     def idle(self) -> bool:
@@ -41,11 +51,18 @@ class WorkerView:
         return self.requests == 0
 
     @property
+    def backlog(self) -> int:
+        """Tokens that it has still to compute and to produce."""
+        return self.prefill_left + self.output_left
+
+    @property
     def max_requests(self) -> int:
         """Answers at once: the smaller of the rules' bound and the worker's own."""
+        most = self.rules.max_concurrent_requests
         own = self.info.max_concurrent_requests
-        return (
-            min(own, self.rules.max_concurrent_requests)
-            if own
-            else (self.rules.max_concurrent_requests)
-        )
+        return min(own, most) if own else most
+
+    @property
+    def full(self) -> bool:
+        """Whether not even the smallest request has a place."""
+        return self.places >= min(self.max_requests, self.rules.max_batch_size)
