@@ -38,6 +38,7 @@ class SimGateway:
         """By id; whoever runs the fleet adds to it."""
         self.on_end: list[Callable[[str, AttemptUsage | None], None]] = []
         """Told of a request's end and of what it used: a limiter settles."""
+        self._streamed: set[AttemptKey] = set()
 
     def queued(self, gateway: str, request_id: str, position: int, reason: WaitReason) -> None:
         """Positions are shown to nobody."""
@@ -51,6 +52,10 @@ class SimGateway:
 
     def requeued(self, gateway: str, request_id: str, cause: WeirError, position: int) -> None:
         """It waits again, at its old place."""
+
+    def preempt(self, gateway: str, key: AttemptKey, cause: WeirError) -> None:
+        """Gives the place of an attempt back of which nothing was passed on by then."""
+        self._later(lambda: self._give_place(key))
 
     def rejected(self, gateway: str, request_id: str, cause: WeirError) -> None:
         """The request ends."""
@@ -87,10 +92,16 @@ class SimGateway:
         self._later(lambda: self._broke(key, why))
 
     def _first_token(self, key: AttemptKey) -> None:
+        self._streamed.add(key)
         self._stage.journal.first_token(key.request_id, self._stage.now_us)
         self._stage.tell().first_token(GATEWAY, key)
 
+    def _give_place(self, key: AttemptKey) -> None:
+        if key not in self._streamed:
+            self._stage.tell().attempt_failed(GATEWAY, key, Reason.PREEMPTED, worker_fault=False)
+
     def _finished(self, key: AttemptKey, usage: AttemptUsage) -> None:
+        self._streamed.discard(key)
         self._stage.journal.completed(key.request_id, self._stage.now_us)
         self._stage.tell().finish(GATEWAY, key, usage)
         self._ended(key.request_id, usage)
