@@ -18,8 +18,10 @@ from weir_scheduler.dispatch.observer import Observer, Observers
 from weir_scheduler.dispatch.outbox import Outbox
 from weir_scheduler.dispatch.output_predictor import OutputPredictor
 from weir_scheduler.dispatch.preempter import Preempter, PreemptionCounts
+from weir_scheduler.dispatch.pool_view import PoolStatus, PoolView
 from weir_scheduler.dispatch.queue_view import QueueView
 from weir_scheduler.dispatch.reconfiguration import apply_rules
+from weir_scheduler.dispatch.rejections import is_want_of_room
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
@@ -33,6 +35,7 @@ from weir_scheduler.scaling.queue_load import QueueLoad
 from weir_scheduler.scaling.scaling_key import ScalingKey
 from weir_scheduler.scaling.signal_reader import SignalReader
 from weir_scheduler.scaling.signals import ScalingSignals
+from weir_scheduler.slo.objective import SloStatus
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_info import WorkerInfo
@@ -108,6 +111,9 @@ class Scheduler:
             (self._adoption.adopt if runs else self._intake.enqueue)(gateway, request)
         except WeirError as refusal:
             self._state.observer.refused(request, refusal)
+            if is_want_of_room(refusal):
+                tenant_id = request.subject.tenant_id
+                self._state.slo.missed(tenant_id, request.request_class, self._state.now_us())
             self._state.outbox.rejected(gateway, request.request_id, refusal)
 
     def withdraw(self, gateway: str, request_id: str) -> None:
@@ -229,6 +235,19 @@ class Scheduler:
     def scaling_signals(self, models: Iterable[str] = ()) -> dict[ScalingKey, ScalingSignals]:
         """Load of every pool that has workers or had requests, and of all pools of `models`."""
         return self._signals.read_all(models)
+
+    def pools(self) -> list[PoolStatus]:
+        """Every pool that has a queue or a worker."""
+        return PoolView(self._state).pools()
+
+    def slos(self, tenant_id: str = "") -> list[SloStatus]:
+        """How the targets of a tenant, or of all, are kept."""
+        return list(self._state.slo.status(self._state.now_us(), tenant_id))
+
+    @property
+    def promises(self) -> tuple[int, int]:
+        """Retry-Afters that were kept, and that were broken."""
+        return self._state.promises.kept, self._state.promises.broken
 
     def queue_depth(self) -> Iterator[tuple[str, WaitReason, int]]:
         """Waiting requests by tenant and reason; pairs may come more than once."""

@@ -161,7 +161,10 @@ class LiveRequest:
             retry_s = event.retry_after.ToMilliseconds() / 1_000
         reason = from_wire(event.error_reason, Reason.NO_WORKER)
         self._stop = StopCause(
-            Outcome.OUTCOME_SHED, WeirError(reason, event.message, retry_after_s=retry_s)
+            Outcome.OUTCOME_SHED,
+            WeirError(
+                reason, event.message, retry_after_s=retry_s, metadata=dict(event.metadata)
+            ),
         )
         self._end()
 

@@ -1,5 +1,7 @@
 """Tells gateways where their requests stand."""
 
+from collections.abc import Sequence
+
 from weir_scheduler.dispatch.queue_view import QueueView
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
@@ -28,28 +30,35 @@ class Announcer:
         whole = left = state.bounds.announce_budget
         while state.to_announce and left > 0:
             key, request_class, tenant_id = next(iter(state.to_announce))
-            queue = state.lanes[key].queue_of(request_class, tenant_id)
-            if queue is not None and len(queue) > left and left < whole:
+            lane = state.lanes[key]
+            queues = [
+                queue
+                for long in (False, True)
+                if (queue := lane.queue_of(request_class, tenant_id, long=long)) is not None
+            ]
+            if sum(map(len, queues)) > left and left < whole:
                 break
             del state.to_announce[key, request_class, tenant_id]
-            left -= 1 + self._announce_queue(key, queue, tenant_id, whole)
+            left -= 1 + self._announce_queues(key, queues, tenant_id, whole)
         if state.to_announce:
             at_us = state.now_us() + state.bounds.announce_us
             state.timers.set_earlier(TimerKind.ANNOUNCE, None, at_us)
 
-    def _announce_queue(
-        self, key: LaneKey, queue: TenantQueue | None, tenant_id: str, limit: int
+    def _announce_queues(
+        self, key: LaneKey, queues: Sequence[TenantQueue], tenant_id: str, limit: int
     ) -> int:
-        """Announces one tenant's queue; returns how many requests were looked at."""
-        entries = queue.ordered(limit) if queue is not None else []
-        for position, entry in enumerate(entries, start=1):
-            record = self._state.requests.get(entry.request_id)
-            if record is not None:
-                self._announce_one(record, position)
+        """Announces one tenant's queues; returns how many requests were looked at."""
+        looked_at = 0
+        for queue in queues:
+            for position, entry in enumerate(queue.ordered(limit), start=1):
+                looked_at += 1
+                record = self._state.requests.get(entry.request_id)
+                if record is not None:
+                    self._announce_one(record, position)
         stranded = [r for r in self._waiting.stranded(key) if r.entry.tenant_id == tenant_id]
         for record in stranded:
             self._announce_one(record, 1)
-        return len(entries) + len(stranded)
+        return looked_at + len(stranded)
 
     def _announce_one(self, record: RequestRecord, position: int) -> None:
         news = position, self._view.reason(record)

@@ -24,12 +24,14 @@ class Attempt:
         expire_wall_us: end of its grant, Unix microseconds.
         charged: service charged so far, weighted tokens.
         named: it has arrived: a report has named it, or its first token came.
+        reported: a report has named it: one that does not any more says that it is gone.
         streamed: its gateway has passed something on; it can no longer move.
         aborting: the worker has been told to end it.
         faulted: its failure has been counted against the worker.
         started: a token of it was sampled, as far as is known; it is no victim any more.
         asked: its gateway was asked to give its place to a more urgent request.
         preempted: it has given it; what it has computed is charged to nobody.
+        long: which length's service it is charged to.
         usage: as of the last report.
     """
 
@@ -44,10 +46,12 @@ class Attempt:
     expire_wall_us: int
     charged: int = 0
     named: bool = False
+    reported: bool = False
     streamed: bool = False
     aborting: bool = False
     faulted: bool = False
     started: bool = False
     asked: bool = False
     preempted: bool = False
+    long: bool = False
     usage: AttemptUsage = field(default_factory=AttemptUsage)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.assignment import assign
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.rejections import never_arrived, worker_lost
 from weir_scheduler.dispatch.releases import Releases
@@ -32,6 +33,7 @@ class FleetEvents:
         if worker is None:
             worker = Worker(info, rules, now_us)
         worker.connect(info, rules, now_us)
+        assign(state, worker)
         state.fleet.add(worker)
         state.timers.cancel(TimerKind.FORGET_WORKER, info.worker_id)
         state.timers.set(TimerKind.SILENCE, info.worker_id, now_us + state.bounds.loss_us)
@@ -63,6 +65,7 @@ class FleetEvents:
         if worker is None or worker.lost:
             return
         worker.connected = False
+        self._state.fleet.touched(worker)
         if worker.draining and not self._state.attempts.at_worker(worker_id):
             self._state.fleet.remove(worker_id)
             self._state.timers.cancel(TimerKind.SILENCE, worker_id)
@@ -108,12 +111,13 @@ class FleetEvents:
 
     def offer(self, worker: Worker) -> None:
         """A worker may have room: its lanes, and what is stranded there, get another look."""
+        self._state.fleet.touched(worker)
         self._state.wake_model(worker.info.model)
         if not worker.live(self._state.now_us()):
             return
         for key in list(self._state.to_pump):
             for record in self._waiting.stranded(key):
-                if worker.info.worker_id not in record.entry.excluded:
+                if not record.awaits and worker.info.worker_id not in record.entry.excluded:
                     self._waiting.unstrand(record)
 
     def known(self, worker_id: str) -> Worker:
@@ -148,7 +152,7 @@ class FleetEvents:
             if worker.gave_up(progress.key):
                 self._state.outbox.abort(worker.info.worker_id, [progress.key], "given up")
             return
-        attempt.named = True
+        attempt.named = attempt.reported = True
         self._state.timers.cancel(TimerKind.ARRIVAL, attempt.key)
         self._releases.progress(attempt, progress.usage)
         if progress.usage.completion_tokens:
@@ -172,9 +176,10 @@ class FleetEvents:
         for attempt in self._state.attempts.at_worker(worker.info.worker_id):
             if attempt.key in named:
                 continue
-            if attempt.named:
+            # A report made before the worker had it says nothing, though its first token came.
+            if attempt.reported or (attempt.named and self._cannot_start(attempt, report)):
                 self._releases.end(attempt, attempt.usage)
-            elif self._cannot_start(attempt, report):
+            elif not attempt.named and self._cannot_start(attempt, report):
                 worker.breaker.withdrawn()
                 arrival_us = self._state.bounds.arrival_us
                 cause = never_arrived(worker.info.worker_id, arrival_us)

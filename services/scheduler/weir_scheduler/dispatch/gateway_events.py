@@ -21,9 +21,7 @@ class GatewayEvents:
     new one.
     """
 
-    def __init__(
-        self, state: SchedulerState, releases: Releases, preempter: Preempter
-    ) -> None:
+    def __init__(self, state: SchedulerState, releases: Releases, preempter: Preempter) -> None:
         self._state = state
         self._releases = releases
         self._preempter = preempter
@@ -63,6 +61,9 @@ class GatewayEvents:
         if record is None:
             return
         if record.attempt is not None and record.attempt.key == key:
+            if record.first_token_us is None:
+                record.first_token_us = self._state.now_us()
+                self._state.slo.first_token(record.entry, record.first_token_us)
             self._streamed(record.attempt)
         elif key.number <= record.entry.attempts:
             self._streamed_too_late(record, key)
@@ -81,6 +82,10 @@ class GatewayEvents:
             self._releases.end(attempt, usage)
         if record is None or key.number != record.entry.attempts:
             return
+        if usage is not None:
+            self._state.slo.finished(
+                record.entry, record.first_token_us, usage.completion_tokens, self._state.now_us()
+            )
         # It waits only when the end and a requeue have crossed.
         self._releases.drop(record, QueueExit.WITHDRAWN, "finished")
 

@@ -1,22 +1,18 @@
 """Takes requests in, or refuses them at once."""
 
 from weir_core.errors import Reason, WeirError
+from weir_scheduler.dispatch.admission import Admission
 from weir_scheduler.dispatch.new_request import NewRequest
-from weir_scheduler.dispatch.rejections import (
-    shared_queue_full,
-    shutting_down,
-    tenant_queue_full,
-    too_large,
-)
+from weir_scheduler.dispatch.rejections import shutting_down, too_large
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.fit import never_fits
 from weir_scheduler.queues.entry import QueueEntry, RequestClass, estimated_cost
 from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.rules.pool_scope import PromptLength
+from weir_scheduler.rules.routing import prompt_length
 from weir_scheduler.rules.rules import RequestRules
-
-_FALLBACK_RETRY_S = 30.0
 
 
 class Intake:
@@ -25,14 +21,17 @@ class Intake:
     def __init__(self, state: SchedulerState, waiting: WaitingRoom) -> None:
         self._state = state
         self._waiting = waiting
+        self._admission = Admission(state, waiting)
         self._sequence = 0
 
     def enqueue(self, gateway: str, request: NewRequest) -> None:
         """Enqueues a request; a repeated Enqueue of the same gateway changes nothing.
 
         Raises:
-            WeirError: QUEUE_FULL, REQUEST_TOO_LARGE, MODEL_NOT_FOUND, DEADLINE_EXCEEDED,
-                DRAINING, or RESERVATION_CONFLICT when another gateway uses the id.
+            WeirError: QUEUE_FULL, OVERLOADED, NO_WORKER, REQUEST_TOO_LARGE, MODEL_NOT_FOUND,
+                DEADLINE_EXCEEDED, DRAINING, or RESERVATION_CONFLICT when another gateway uses
+                the id.
+            InvalidField: no pool takes such a request.
         """
         if self.known(gateway, request.request_id) is not None:
             return
@@ -41,7 +40,7 @@ class Intake:
         record = self.record(gateway, request)
         # What waited already at another scheduler was let in there.
         if not request.attempts and request.waiting_since_wall_us is None:
-            self._check_room(record.entry)
+            self._admission.check(record.entry, self._waiting.lane_for(record.entry))
         if not self._state.holding:
             self._check_fits(record.entry)
         self._waiting.enter(record)
@@ -113,33 +112,12 @@ class Intake:
             attempts=max(request.attempts, self._state.attempts.highest_of(request.request_id)),
             excluded=request.excluded,
             choices=request.choices,
+            long=prompt_length(request.prompt_tokens, rules.long_context_threshold)
+            is PromptLength.LONG,
         )
 
-    def _check_room(self, entry: QueueEntry) -> None:
-        bounds, waiting = self._state.bounds, self._waiting
-        rules = self._state.rules.request(entry.model, entry.tenant_id)
-        tenant = self._state.rules.tenant(entry.tenant_id)
-        limit = tenant.max_queued_requests or bounds.max_queued_per_tenant
-        of_tenant = waiting.of_tenant(entry.tenant_id)
-        if of_tenant >= limit:
-            retry_after_s = self._retry_after(entry, of_tenant - limit + 1)
-            raise tenant_queue_full(entry.tenant_id, limit, of_tenant, retry_after_s)
-        if waiting.of_model(entry.model) >= rules.max_queued_requests:
-            raise shared_queue_full("model", self._retry_after(entry, 1))
-        if len(waiting) >= bounds.max_queued_requests:
-            raise shared_queue_full("service", self._retry_after(entry, 1))
-
     def _check_fits(self, entry: QueueEntry) -> None:
-        owner = self._state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
-        workers = self._state.fleet.serving(LaneKey(entry.model, entry.model_version, owner))
+        workers = self._state.fleet.serving(self._waiting.lane_for(entry).key)
         refusals = [never_fits(entry, worker.info, worker.rules) for worker in workers]
         if refusals and None not in refusals:
             raise too_large(str(refusals[0]))
-
-    def _retry_after(self, entry: QueueEntry, requests: int) -> float:
-        """Seconds until so many requests of the tenant have left, at the present speed."""
-        owner = self._state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
-        lane = self._state.lanes.get(LaneKey(entry.model, entry.model_version, owner))
-        if lane is None:
-            return _FALLBACK_RETRY_S
-        return lane.retry_after_s(entry, self._state.now_us(), requests) or _FALLBACK_RETRY_S

@@ -4,6 +4,28 @@ from weir_core.errors import Reason, WeirError
 from weir_scheduler.queues.entry import QueueEntry
 
 _MICRO = 1_000_000
+_DAY_S = 86_400
+
+
+_WANT_OF_ROOM = frozenset(
+    {
+        Reason.QUEUE_FULL,
+        Reason.QUEUE_TIMEOUT,
+        Reason.OVERLOADED,
+        Reason.NO_WORKER,
+        Reason.WORKER_LOST,
+        Reason.DEADLINE_EXCEEDED,
+    }
+)
+
+
+def is_want_of_room(cause: WeirError) -> bool:
+    """Whether a request was refused because there was no room for it in time.
+
+    A tenant's own queue limit is its own affair.
+    """
+    own = cause.reason is Reason.QUEUE_FULL and cause.metadata.get("scope") == "tenant"
+    return cause.reason in _WANT_OF_ROOM and not own
 
 
 def too_large(message: str) -> WeirError:
@@ -47,6 +69,33 @@ def shared_queue_full(scope: str, retry_after_s: float) -> WeirError:
         f"the queue of the {scope} is full (max_queued_requests of the {scope}); retry later",
         retry_after_s=retry_after_s,
         metadata={"limit": "max_queued_requests", "scope": scope},
+    )
+
+
+def overloaded(
+    entry: QueueEntry, wait_s: float, longest_s: float, knob: str, retry_after_s: float
+) -> WeirError:
+    """It would wait longer than it may, or gives way to more urgent requests."""
+    expected = f"about {wait_s:.0f} s" if wait_s < _DAY_S else "without end"
+    return WeirError(
+        Reason.OVERLOADED,
+        f"model {entry.model} is busy: the request would wait {expected} and {knob} allows "
+        f"{longest_s:.1f} s, less for low priorities where the pool sheds by priority; retry "
+        "after the time given, or submit it as a job",
+        retry_after_s=retry_after_s,
+        metadata={"limit": knob, "scope": "tenant"},
+    )
+
+
+def pool_gone(entry: QueueEntry, pool: str, gone_us: int) -> WeirError:
+    """The tenant's own workers are not there, and others are not to be used."""
+    return WeirError(
+        Reason.NO_WORKER,
+        f"no worker of pool {pool}, which is dedicated to tenant {entry.tenant_id}, has been "
+        f"there for {gone_us / _MICRO:.0f} s; when_gone of the pool may let its requests wait "
+        "or go to shared workers",
+        retry_after_s=5.0,
+        metadata={"limit": "when_gone", "scope": "pool"},
     )
 
 

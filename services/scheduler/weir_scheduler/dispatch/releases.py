@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from weir_core.errors import WeirError
 from weir_scheduler.dispatch.attempt import Attempt
-from weir_scheduler.dispatch.rejections import attempts_used_up, deadline_passed
+from weir_scheduler.dispatch.rejections import attempts_used_up, deadline_passed, is_want_of_room
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
@@ -23,7 +23,9 @@ class Releases:
     def charge(self, attempt: Attempt, service: int) -> None:
         """Corrects the service charged for an attempt to `service`, weighted tokens."""
         lane = self._state.lanes[attempt.lane_key]
-        lane.charge(attempt.request_class, attempt.tenant_id, service - attempt.charged)
+        lane.charge(
+            attempt.request_class, attempt.tenant_id, service - attempt.charged, long=attempt.long
+        )
         attempt.charged = service
 
     def progress(self, attempt: Attempt, usage: AttemptUsage) -> None:
@@ -84,6 +86,7 @@ class Releases:
         if worker is None:
             return
         if worker.breaker.open_until_us is not None:
+            self._state.fleet.touched(worker)
             self._state.wake_model(worker.info.model)
         worker.breaker.success()
 
@@ -98,6 +101,9 @@ class Releases:
         if record.waits:
             self._waiting.leave(record, QueueExit.REJECTED, cause)
         self.forget(record)
+        if is_want_of_room(cause):
+            entry = record.entry
+            self._state.slo.missed(entry.tenant_id, entry.request_class, self._state.now_us())
         self._state.outbox.rejected(record.gateway, record.entry.request_id, cause)
 
     def drop(self, record: RequestRecord, exit_: QueueExit, why: str) -> None:
@@ -143,6 +149,8 @@ class Releases:
     def lose(self, record: RequestRecord, cause: WeirError) -> None:
         """Ends a request whose attempt broke after something was streamed."""
         attempt = record.attempt
+        entry, now_us = record.entry, self._state.now_us()
+        self._state.slo.missed(entry.tenant_id, entry.request_class, now_us, streamed=True)
         self.forget(record)
         if attempt is not None:
             self._state.outbox.attempt_lost(record.gateway, attempt.key, cause)

@@ -34,6 +34,7 @@ class RequestRecord:
         expires_us: end of the present wait by queue timeout or deadline, monotonic.
         attempt: the current one; None while it waits.
         last_failure: why the last attempt failed.
+        first_token_us: when its first token was streamed, monotonic.
         announced: position and reason last sent to the gateway.
         preemptions: times that it gave its place to a more urgent request.
         awaits: full worker of its session that it waits for; empty for none.
@@ -49,6 +50,7 @@ class RequestRecord:
     expires_us: int = 0
     attempt: Attempt | None = None
     last_failure: WeirError | None = None
+    first_token_us: int | None = None
     announced: tuple[int, WaitReason] | None = None
     preemptions: int = 0
     overtaken: int = 0

@@ -6,12 +6,14 @@ from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.dispatch.observer import Observer
 from weir_scheduler.dispatch.outbox import Outbox
 from weir_scheduler.dispatch.output_predictor import OutputPredictor
+from weir_scheduler.dispatch.promises import Promises
 from weir_scheduler.dispatch.request_table import RequestTable
 from weir_scheduler.dispatch.timers import TimerKind, Timers
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.rules.rules import Rules
+from weir_scheduler.slo.slo_book import SloBook
 from weir_scheduler.workers.fleet import Fleet
 from weir_scheduler.workers.worker import Worker
 
@@ -40,6 +42,8 @@ class SchedulerState:
         self.lanes: dict[LaneKey, Lane] = {}
         self.timers = Timers()
         self.predictor = predictor or OutputPredictor()
+        self.promises = Promises()
+        self.slo = SloBook(lambda tenant_id: rules.tenant(tenant_id).slo)
         self.closed = False
         """Takes no new requests: the process is shutting down."""
         self.hold_until_us = 0
@@ -64,6 +68,7 @@ class SchedulerState:
 
     def watch_breaker(self, worker: Worker) -> None:
         """Looks again at the lanes of a worker whose breaker has moved, now and when it may."""
+        self.fleet.touched(worker)
         self.wake_model(worker.info.model)
         open_until_us = worker.breaker.open_until_us
         if open_until_us is not None:
@@ -76,8 +81,8 @@ class SchedulerState:
 
     def mark_lane(self, lane: Lane) -> None:
         """Likewise for everything in a lane."""
-        for request_class, tenant_id, _ in lane.queues():
-            self.mark(lane.key, request_class, tenant_id)
+        for group, tenant_id, _ in lane.queues():
+            self.mark(lane.key, group.request_class, tenant_id)
 
     def at_cap(self, tenant_id: str) -> bool:
         """Whether a tenant has as many attempts running as its policy allows."""

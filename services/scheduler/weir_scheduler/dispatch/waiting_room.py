@@ -2,6 +2,7 @@
 
 from weir_core.errors import WeirError
 from weir_scheduler.dispatch.request_record import Phase, RequestRecord
+from weir_scheduler.dispatch.route import route
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.queues.batch_window import window_us
@@ -9,6 +10,7 @@ from weir_scheduler.queues.entry import QueueEntry, RequestClass
 from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.wait_reason import QueueExit
+from weir_scheduler.rules.pool_scope import WhenGone
 
 
 class WaitingRoom:
@@ -91,6 +93,18 @@ class WaitingRoom:
                 now_us + self._state.bounds.retry_excluded_us,
             )
 
+    def await_session(self, record: RequestRecord, worker_id: str, until_us: int) -> None:
+        """Sets a request aside until the worker of its session has room, or for so long."""
+        self._state.lanes[record.lane_key].remove(record.entry)
+        self._stranded.setdefault(record.lane_key, {})[record.entry.request_id] = record
+        record.phase, record.awaits = Phase.STRANDED, worker_id
+        self._state.mark(record.lane_key, record.entry.request_class, record.entry.tenant_id)
+        self._state.timers.set(TimerKind.SESSION_WAIT, record.entry.request_id, until_us)
+
+    def awaiting_sessions(self, key: LaneKey) -> list[RequestRecord]:
+        """Requests of a lane that wait for the worker of their session."""
+        return [record for record in self._stranded.get(key, {}).values() if record.awaits]
+
     def unstrand(self, record: RequestRecord) -> None:
         """Puts a stranded request back into its lane, at its old place.
 
@@ -104,7 +118,9 @@ class WaitingRoom:
         return self._lane_for(entry)
 
     def watch_lane(self, lane: Lane, now_us: int) -> None:
-        """No live worker serves a lane any more: bounds the wait of all that is in it."""
+        """No live worker serves a lane any more: what is in it goes elsewhere, or waits less."""
+        if lane.pool.when_gone is WhenGone.SHARED:
+            self._move_away(lane)
         for entry in lane.entries():
             self._watch_for_worker(entry, now_us)
 
@@ -117,11 +133,9 @@ class WaitingRoom:
 
     def _lane_for(self, entry: QueueEntry) -> Lane:
         state = self._state
-        owner = state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
-        key = LaneKey(entry.model, entry.model_version, owner)
+        key, pool = route(state, entry)
         lane = state.lanes.get(key)
         if lane is None:
-            pool = state.rules.pool(entry.model)
             lane = Lane(
                 key,
                 pool,
@@ -137,16 +151,32 @@ class WaitingRoom:
     def _place_in(self, lane: Lane, record: RequestRecord) -> None:
         entry = record.entry
         lane.set_blocked(entry.tenant_id, blocked=self._state.at_cap(entry.tenant_id))
-        lane.add(entry)
         rules = self._state.rules.request(entry.model, entry.tenant_id)
-        lane.window.note(entry, window_us(entry, rules.batch_wait_us))
+        lane.add(entry, self._state.now_us(), window_us(entry, rules))
         record.phase = Phase.WAITING
         self._state.to_pump[lane.key] = None
         self._state.mark(lane.key, entry.request_class, entry.tenant_id)
 
+    def _move_away(self, lane: Lane) -> None:
+        """Moves what waits in a lane without workers to where such requests go now."""
+        waiting = [self._state.requests.get(entry.request_id) for entry in lane.entries()]
+        for record in [*waiting, *self.stranded(lane.key)]:
+            if record is None or route(self._state, record.entry)[0] == lane.key:
+                continue
+            if record.phase is Phase.STRANDED:
+                self._take_from_stranded(record)
+            else:
+                lane.remove(record.entry)
+            elsewhere = self._lane_for(record.entry)
+            record.lane_key = elsewhere.key
+            self._place_in(elsewhere, record)
+
     def _take_from_stranded(self, record: RequestRecord) -> None:
         of_lane = self._stranded[record.lane_key]
         del of_lane[record.entry.request_id]
+        if record.awaits:
+            record.awaits = ""
+            self._state.timers.cancel(TimerKind.SESSION_WAIT, record.entry.request_id)
         if not of_lane:
             del self._stranded[record.lane_key]
 
@@ -157,6 +187,10 @@ class WaitingRoom:
         return min(entry.deadline_us, entry.enqueued_us + timeout_us)
 
     def _watch_for_worker(self, entry: QueueEntry, now_us: int) -> None:
+        record = self._state.requests.get(entry.request_id)
+        lane = self._state.lanes.get(record.lane_key) if record is not None else None
+        if lane is not None and lane.pool.when_gone is WhenGone.WAIT:
+            return
         at_us = now_us + self.no_worker_us(entry)
         self._state.timers.set_earlier(TimerKind.NO_WORKER, entry.request_id, at_us)
 

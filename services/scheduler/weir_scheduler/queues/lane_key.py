@@ -11,8 +11,10 @@ class LaneKey:
         model: public name.
         version: empty for any.
         owner: tenant whose dedicated workers serve it; empty for the shared ones.
+        pool: name of a further pool of the model; empty for its first one.
     """
 
     model: str
     version: str
     owner: str
+    pool: str = ""

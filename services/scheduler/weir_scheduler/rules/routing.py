@@ -25,6 +25,11 @@ def pools_for(
     return sorted(fitting, key=lambda pool: -pool.scope.specificity)
 
 
+def pool_named(first: PoolRules, name: str) -> PoolRules:
+    """The further pool of that name; the first one for an empty name, or when it is gone."""
+    return next((pool for pool in first.further if pool.name == name), first)
+
+
 def pool_of_worker(first: PoolRules, profile: str, dedicated_tenant_id: str) -> PoolRules:
     """The one pool of a model that a worker belongs to.
 

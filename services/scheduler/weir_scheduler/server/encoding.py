@@ -74,7 +74,10 @@ def dispatched(dispatch: Dispatch, signed: lifecycle_pb2.SignedGrant) -> wire.Sc
 def rejected(request_id: str, cause: WeirError) -> wire.SchedulerEvent:
     """The request will not run."""
     message = wire.Rejected(
-        request_id=request_id, error_reason=reason(cause.reason), message=cause.message
+        request_id=request_id,
+        error_reason=reason(cause.reason),
+        message=cause.message,
+        metadata=cause.metadata,
     )
     if cause.retry_after_s is not None:
         message.retry_after.CopyFrom(_duration(round(cause.retry_after_s * 1e6)))

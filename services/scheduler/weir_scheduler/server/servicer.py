@@ -14,7 +14,7 @@ from weir_core.errors import InvalidField, WeirError
 from weir_core.rpc.framed import FramedOptions
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.scheduler import Scheduler
-from weir_scheduler.server import encoding, scaling_encoding
+from weir_scheduler.server import encoding, pool_encoding, scaling_encoding
 from weir_scheduler.server.gateway_stream import GatewayStream
 from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.scaling_loop import ScalingLoop
@@ -98,6 +98,18 @@ class SchedulerServicer(SchedulerServiceServicer):
         now_us = self._clock.monotonic_us()
         views = [encoding.worker_view(worker, now_us) for worker in self._scheduler.workers()]
         return wire.ListWorkersResponse(workers=views)
+
+    async def GetPoolStatus(  # noqa: N802
+        self, request: wire.GetPoolStatusRequest, context: Context
+    ) -> wire.GetPoolStatusResponse:
+        """What waits in each pool and how fast it goes, and how targets are kept."""
+        return wire.GetPoolStatusResponse(
+            pools=[pool_encoding.pool_status(status) for status in self._scheduler.pools()],
+            slos=[
+                pool_encoding.slo_status(status)
+                for status in self._scheduler.slos(request.tenant_id)
+            ],
+        )
 
     async def DrainWorker(  # noqa: N802
         self, request: wire.DrainWorkerRequest, context: Context

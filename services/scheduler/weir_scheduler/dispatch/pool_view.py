@@ -1,0 +1,108 @@
+"""What waits in each pool, and how fast it goes: for operators."""
+
+from dataclasses import dataclass
+
+from weir_core.errors import WeirError
+from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.queues.forecast import Forecast
+from weir_scheduler.queues.group import GROUPS, Group
+from weir_scheduler.queues.lane import Lane
+from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.rules.routing import pool_named
+from weir_scheduler.rules.rules import PoolRules
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One class and length of a pool.
+
+    Attributes:
+        group: which.
+        waiting: requests.
+        waiting_cost: their summed estimated cost, tokens.
+        tenants: of which something waits.
+        share: its part of the service beside what waits now.
+        newcomer: predicted wait of a request that comes now, of a tenant of which nothing waits.
+    """
+
+    group: Group
+    waiting: int
+    waiting_cost: int
+    tenants: int
+    share: float
+    newcomer: Forecast | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """One pool, as it serves one version of one model.
+
+    Attributes:
+        key: model, version, owner and name of a further pool.
+        rules: the pool.
+        live_workers: that take work.
+        workers: that are known and not lost.
+        drain_per_s: estimated cost that left the queue per second while workers were full.
+        groups: what waits.
+    """
+
+    key: LaneKey
+    rules: PoolRules
+    live_workers: int
+    workers: int
+    drain_per_s: float
+    groups: tuple[GroupStatus, ...]
+
+
+class PoolView:
+    """Reads the lanes; changes nothing."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+
+    def pools(self) -> list[PoolStatus]:
+        """Every pool that has a queue or a worker."""
+        keys = dict.fromkeys(self._state.lanes)
+        for worker in self._state.fleet:
+            if not worker.lost:
+                keys.setdefault(LaneKey(worker.info.model, "", worker.owner, worker.pool))
+        return [status for key in keys if (status := self._status(key)) is not None]
+
+    def _status(self, key: LaneKey) -> PoolStatus | None:
+        now_us, lane = self._state.now_us(), self._state.lanes.get(key)
+        rules = lane.pool if lane is not None else self._rules(key)
+        if rules is None:
+            return None
+        serving = self._state.fleet.serving(key)
+        return PoolStatus(
+            key=key,
+            rules=rules,
+            live_workers=sum(worker.live(now_us) for worker in serving),
+            workers=len(serving),
+            drain_per_s=lane.tokens_per_second(now_us) if lane is not None else 0.0,
+            groups=_groups(lane, now_us) if lane is not None else (),
+        )
+
+    def _rules(self, key: LaneKey) -> PoolRules | None:
+        try:
+            return pool_named(self._state.rules.pool(key.model), key.pool)
+        except WeirError:
+            return None
+
+
+def _groups(lane: Lane, now_us: int) -> tuple[GroupStatus, ...]:
+    groups = []
+    for group in GROUPS:
+        backlog = lane.backlog(group)
+        waiting = backlog.everyone.whole
+        groups.append(
+            GroupStatus(
+                group=group,
+                waiting=waiting.requests,
+                waiting_cost=waiting.cost,
+                tenants=len(backlog),
+                share=lane.share(group),
+                newcomer=lane.forecast_newcomer(group, now_us),
+            )
+        )
+    return tuple(groups)
