@@ -162,9 +162,7 @@ class LiveRequest:
         reason = from_wire(event.error_reason, Reason.NO_WORKER)
         self._stop = StopCause(
             Outcome.OUTCOME_SHED,
-            WeirError(
-                reason, event.message, retry_after_s=retry_s, metadata=dict(event.metadata)
-            ),
+            WeirError(reason, event.message, retry_after_s=retry_s, metadata=dict(event.metadata)),
         )
         self._end()
 
