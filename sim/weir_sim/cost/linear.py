@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True)
 class LinearCost:
@@ -32,3 +35,7 @@ class LinearCost:
             + self.decode * decodes
             + self.context_token * context_tokens
         )
+
+    def decodes_s(self, decodes: int, context_tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds of steps that only decode (`VectorCost`)."""
+        return self.step + self.decode * decodes + self.context_token * context_tokens

@@ -1,6 +1,9 @@
 """How long a step of a worker takes."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class CostModel(Protocol):
@@ -18,3 +21,11 @@ class CostModel(Protocol):
             decodes: sequences that produce one token each.
             context_tokens: positions read by these, the new token included.
         """
+
+
+@runtime_checkable
+class VectorCost(Protocol):
+    """A cost model that computes many steps at once, with the same values as `step_s`."""
+
+    def decodes_s(self, decodes: int, context_tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds of steps that only decode, for each of these contexts."""

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from weir_sim.core.events import Events
 from weir_sim.core.service_meter import ServiceMeter
 from weir_sim.cost.model import CostModel
+from weir_sim.cost.step_timer import StepTimer
 from weir_sim.fleet.kv_cache import KvCache
 from weir_sim.fleet.sequence import SimSequence
 from weir_sim.fleet.step_rules import RULES, chunk_context
@@ -100,6 +102,7 @@ class Engine:
         self._events = events
         self._meter = meter
         self._listener = listener
+        self._timer = StepTimer(cost, spec.speed)
         self._rule = RULES[spec.batching]
         self._watermark = int(kv.total * _WATERMARK)
         self._flight: Flight | None = None
@@ -355,22 +358,13 @@ class Engine:
             tokens += length
             positions += chunk_context(sequence.computed, length)
         context = sum([sequence.total for sequence in decodes])
-        return self._us(self.cost.step_s(tokens, positions, len(decodes), context))
+        return self._timer.step_us(tokens, positions, len(decodes), context)
 
     def _decode_ends_from(self, begin_us: int, steps: int) -> list[int]:
-        decodes = len(self.decoding)
         context = sum([sequence.total for sequence in self.decoding])
-        step_s, scale = self.cost.step_s, 1e6 / self.spec.speed
-        ends = []
-        at_us = begin_us
-        for _ in range(steps):
-            at_us += max(1, round(step_s(0, 0, decodes, context) * scale))
-            ends.append(at_us)
-            context += decodes
-        return ends
-
-    def _us(self, seconds: float) -> int:
-        return max(1, round(seconds * 1e6 / self.spec.speed))
+        lengths = self._timer.decodes_us(len(self.decoding), context, steps)
+        lengths[0] += begin_us
+        return list(accumulate(lengths))
 
     def _drop(self, sequence: SimSequence) -> None:
         """Takes a sequence out and gives back its memory."""

@@ -1,6 +1,7 @@
 """Paged KV memory of a simulated worker, with a prefix cache."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from weir_sim.fleet.sequence import SimSequence
 
@@ -140,6 +141,26 @@ class KvCache:
         """Every unit that can be found."""
         return tuple(self._holders)
 
+    def check(self, sequences: Iterable[SimSequence]) -> None:
+        """Recounts all blocks. Raises ValueError when the books are wrong.
+
+        Args:
+            sequences: everyone who may hold blocks.
+        """
+        private, holders = 0, Counter[bytes]()
+        for sequence in sequences:
+            private += sequence.blocks - len(sequence.shared) * self.unit_blocks
+            holders.update(sequence.shared)
+        kept = {digest: count for digest, count in self._holders.items() if count}
+        idle = {digest for digest, count in self._holders.items() if not count}
+        if private != self._private or holders != kept or idle != self._idle.keys():
+            raise ValueError(
+                f"KV books are wrong: {private} private blocks counted, {self._private} booked; "
+                f"{len(holders)} shared units counted, {len(kept)} booked"
+            )
+        if self.free < 0 or self.free + self.cached + self.held != self.total:
+            raise ValueError(f"free {self.free}, cached {self.cached}, held {self.held} blocks")
+
     def _findable(self, hashes: Sequence[bytes], most_tokens: int) -> list[bytes]:
         hits: list[bytes] = []
         for digest in hashes[: most_tokens // self.unit_tokens]:
@@ -153,7 +174,9 @@ class KvCache:
         self._private += blocks
         while self.free < 0:
             self._evict()
-        self.peak_held = max(self.peak_held, self.held)
+        held = self.held
+        if held > self.peak_held:
+            self.peak_held = held
 
     def _evict(self) -> None:
         digest = next(iter(self._idle))

@@ -129,19 +129,22 @@ def _shrink(batch: Batch, shares: list[int]) -> list[int]:
     context = sum([sequence.total for sequence in batch.decoding])
     most_s = batch.spec.max_step_s or _STRETCH * batch.cost.step_s(0, 0, decodes, context)
 
-    def step_s(shares: list[int]) -> float:
-        positions = sum(
-            [chunk_context(s.computed, n) for s, n in zip(batch.prefilling, shares, strict=True)]
-        )
-        return batch.cost.step_s(sum(shares), positions, decodes, context)
+    def shares_of(tokens: int) -> list[int]:
+        return [tokens] if len(shares) == 1 else prefill_shares(batch.prefilling, tokens)
 
-    if step_s(shares) <= most_s:
+    def too_long(shares: list[int]) -> bool:
+        positions = 0
+        for sequence, length in zip(batch.prefilling, shares, strict=True):
+            positions += chunk_context(sequence.computed, length)
+        return batch.cost.step_s(sum(shares), positions, decodes, context) > most_s
+
+    if not too_long(shares):
         return shares
     low, high = _LEAST_PREFILL, sum(shares)
     while high - low > max(1, low // 8):
         middle = (low + high) // 2
-        if step_s(prefill_shares(batch.prefilling, middle)) <= most_s:
-            low = middle
-        else:
+        if too_long(shares_of(middle)):
             high = middle
-    return prefill_shares(batch.prefilling, low)
+        else:
+            low = middle
+    return shares_of(low)

@@ -134,6 +134,8 @@ class SimWorker:
 
     def stepped(self) -> None:
         """See `EngineListener`."""
+        if self._stage.setup.checks:
+            self.kv.check(self.sequences.values())
         self._reporter.stepped()
 
     def summary(self) -> WorkerSummary:
