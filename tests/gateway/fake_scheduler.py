@@ -21,6 +21,7 @@ class FakeScheduler(SchedulerServiceServicer):
     """Dispatches at once to the first worker that is not excluded, or as a test says."""
 
     ConnectWorker = DrainWorker = ListQueue = ListWorkers = staticmethod(not_played)
+    GetPoolStatus = GetScalingSignals = staticmethod(not_played)
 
     def __init__(self, workers: list[FakeWorker]) -> None:
         self.workers = workers

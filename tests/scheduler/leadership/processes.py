@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from pydantic import SecretStr
 
 from tests.scheduler.live import (
     TOKEN,
@@ -107,14 +108,14 @@ async def schedulers(
 
 
 async def start_scheduler(
-    stack: AsyncExitStack, log: Path, options: Sequence[str]
+    stack: AsyncExitStack, log: Path, options: Sequence[str], token: SecretStr = TOKEN
 ) -> SchedulerProcess:
     """Starts one; it ends with the stack."""
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "weir_scheduler", "--address=127.0.0.1:0",
             "--metrics-address=", "--takeover-s=0.2", "--grace-s=0", *options,
-            env={**os.environ, "WEIR_CLUSTER_TOKEN": TOKEN.get_secret_value()},
+            env={**os.environ, "WEIR_CLUSTER_TOKEN": token.get_secret_value()},
             stdout=asyncio.subprocess.PIPE, stderr=errors,
         )  # fmt: skip
     stack.push_async_callback(_end, process)
@@ -122,7 +123,7 @@ async def start_scheduler(
     line = await asyncio.wait_for(process.stdout.readline(), _START_S)
     ready = json.loads(line or b"{}")
     assert ready.get("event") == "ready", f"see {log}"
-    channel = open_channel(ready["grpc"], name="scheduler", token=TOKEN)
+    channel = open_channel(ready["grpc"], name="scheduler", token=token)
     scheduler = SchedulerProcess(process, ready["grpc"], channel, log)
     stack.push_async_callback(_close, scheduler)
     return scheduler

@@ -72,6 +72,11 @@ class SchedulerLink:
         """Number of the present connection, 0 while there is none."""
         return self._connections if self._up else 0
 
+    @property
+    def address(self) -> str:
+        """Of the scheduler that it is connected to, or tries next."""
+        return self._channels.address
+
     def start(self) -> None:
         """Begins to connect."""
         self._stream.start()

@@ -1,0 +1,85 @@
+"""The active scheduler stops, and dies, under load: every request is answered once, in order."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.failover_site import (
+    PLACES,
+    Answer,
+    Site,
+    check_answers,
+    failover_site,
+    starts,
+)
+from tests.e2e.wait import until
+from tests.gateway.harness import eventually
+from tests.ratelimiter.valkey import running_valkey
+
+REQUESTS, PROMPT, OUTPUT = 40, 20, 40
+# Starts of two workers are written down on two paths; places free up in between.
+SLACK_S = 0.1
+
+
+@pytest.mark.timeout(180)
+async def test_a_stopped_and_a_killed_scheduler_under_load(tmp_path: Path) -> None:
+    with running_valkey(tmp_path / "valkey") as server:
+        async with failover_site(tmp_path, server.url) as site:
+            await _stopped_under_load(site)
+            await _killed_under_load(site)
+
+
+async def _stopped_under_load(site: Site) -> None:
+    """Longer than its lease; then it goes on, and finds that it has been replaced."""
+    load = await _full(site)
+    old = await site.active()
+    old.signal(signal.SIGSTOP)
+    await eventually(lambda: _others(site, old.address))
+    old.signal(signal.SIGCONT)
+    await _ends_well(site, load)
+
+
+async def _killed_under_load(site: Site) -> None:
+    load = await _full(site)
+    old = await site.active()
+    await old.kill()
+    await eventually(lambda: _others(site, old.address))
+    await _ends_well(site, load)
+
+
+async def _full(site: Site) -> list[asyncio.Task[Answer]]:
+    """Requests of both gateways: every place is taken, and most wait."""
+    load = []
+    for number in range(REQUESTS):
+        ask = site.ask(number, prompt=PROMPT, output=OUTPUT)
+        load.append(asyncio.create_task(ask))
+        await asyncio.sleep(0.002)
+    await eventually(lambda: site.running() == 2 * PLACES)
+    return load
+
+
+async def _ends_well(site: Site, load: list[asyncio.Task[Answer]]) -> None:
+    answers = list(await asyncio.gather(*load))
+    check_answers(answers, OUTPUT)
+    _in_order(answers)
+    await site.at_rest()
+    await until(site.attempts, lambda count: count == 0, "no attempt counted any more")
+
+
+def _in_order(answers: list[Answer]) -> None:
+    """Whoever began to be served had arrived before all that began later, but for the slack."""
+    pairs = starts(answers)
+    for at, (arrived, began) in enumerate(pairs):
+        overtaken = [a for a, b in pairs[at + 1 :] if a < arrived and b > began + SLACK_S]
+        assert overtaken == [], (arrived, began, overtaken)
+
+
+def _others(site: Site, address: str) -> bool:
+    """Both gateways have left it for another."""
+    edges = [gateway.edge for gateway in site.gateways]
+    return all(
+        edge is not None and edge.scheduler.epoch and edge.scheduler.address != address
+        for edge in edges
+    )
