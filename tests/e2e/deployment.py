@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ class Deployment:
     keys: Mapping[str, NewKey]
     model: str
     state: Path
+    lines: list[str] = field(default_factory=list)
+    """What the supervisor has said."""
 
     @property
     def base_url(self) -> str:
@@ -115,6 +117,7 @@ async def deployed(
     model: Mapping[str, Any] | None = None,
     cluster: Mapping[str, Any] | None = None,
     workers: int = 1,
+    most_workers: int = 0,
     settings: Mapping[str, str] | None = None,
     otlp: str = "",
 ) -> AsyncIterator[Deployment]:
@@ -159,6 +162,7 @@ async def deployed(
     lines: list[str] = []
     options = StackOptions(
         workers=workers,
+        most_workers=most_workers,
         port=0,
         models=(str(folder),) if folder else (),
         null=folder is None,
@@ -171,7 +175,7 @@ async def deployed(
         try:
             await stack.start()
             async with _kept_up(stack):
-                yield Deployment(stack, keys, stack.welcome.model, state)
+                yield Deployment(stack, keys, stack.welcome.model, state, lines)
         finally:
             await stack.stop()
 

@@ -11,12 +11,18 @@ import typer
 
 from weir_cli.stack.local import LocalStack, StackOptions
 from weir_cli.stack.signals import StopSignals
+from weir_cli.stack.worker_range import WorkerRange
 
 
 def up(
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Worker processes of each model.")
-    ] = 1,
+        str,
+        typer.Option(
+            metavar="N|MIN..MAX",
+            help="Worker processes of each model; MIN..MAX starts MIN, and starts and drains more "
+            "as the load asks for (docs/scaling.md).",
+        ),
+    ] = "1",
     port: Annotated[
         int | None,
         typer.Option(
@@ -86,8 +92,10 @@ def up(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures alone.")] = False,
 ) -> None:
     """Start gateway, ratelimiter, scheduler and workers, and serve until Ctrl-C."""
+    bounds = WorkerRange.parse(workers)
     options = StackOptions(
-        workers=workers,
+        workers=bounds.least,
+        most_workers=bounds.most,
         port=port,
         models=tuple(model or ()),
         kv_memory=tuple(kv_memory or ()),

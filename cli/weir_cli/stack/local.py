@@ -8,14 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from weir_cli.errors import CommandError
-from weir_cli.stack.child import StartFailed
+from weir_cli.stack.child import ChildSpec, StartFailed
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.directory_watch import DirectoryWatch
+from weir_cli.stack.elasticity import Elasticity, elasticity_of
 from weir_cli.stack.first_answer import first_answer
+from weir_cli.stack.fleet_look import SchedulerOrders
 from weir_cli.stack.health import wait_ready, wait_serving, wait_workers
 from weir_cli.stack.own_directory import check_own_directory
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
+from weir_cli.stack.running import Door
 from weir_cli.stack.served_model import ServedModel, choose_models
 from weir_cli.stack.services import (
     GATEWAY,
@@ -28,6 +33,7 @@ from weir_cli.stack.state_dir import StateDir, new_run_folder
 from weir_cli.stack.supervisor import Supervisor
 from weir_cli.stack.welcome import Welcome
 from weir_cli.stack.worker_plan import Upstream, WorkerPlan, plan_workers
+from weir_cli.stack.worker_range import WorkerRange
 from weir_gateway.keys import generate_key
 
 _HEALTH_DEADLINE_S = 60.0
@@ -36,9 +42,15 @@ _TAKEN = "Address already in use"
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What the user asked for; see `weir up --help`."""
+    """What the user asked for; see `weir up --help`.
+
+    Attributes:
+        workers: of each model.
+        most_workers: up to so many, as the load asks for; 0: no more than `workers`.
+    """
 
     workers: int = 1
+    most_workers: int = 0
     port: int | None = None
     models: tuple[str, ...] = ()
     kv_memory: tuple[str, ...] = ()
@@ -50,6 +62,11 @@ class StackOptions:
     otlp: str = ""
     store: str = ""
     api_key: str = ""
+
+    @property
+    def worker_range(self) -> WorkerRange:
+        """How many workers each model may have."""
+        return WorkerRange(self.workers, max(self.workers, self.most_workers))
 
 
 class LocalStack:
@@ -71,6 +88,7 @@ class LocalStack:
         self._supervisor: Supervisor | None = None
         self._directory: Path | None = None
         self._workers: list[WorkerPlan] = []
+        self._plan: StackPlan | None = None
         self._welcome: Welcome | None = None
 
     @property
@@ -105,7 +123,7 @@ class LocalStack:
         )
         self._workers = plan_workers(
             models,
-            options.workers,
+            options.worker_range,
             cores=os.cpu_count() or 1,
             kv_memory=options.kv_memory,
             upstream=upstream,
@@ -113,7 +131,9 @@ class LocalStack:
         ports = self._choose_ports()
         key, directory = self._key_and_directory(state, models)
         self._directory = directory
-        plan = StackPlan(self._workers, directory, ports, options.otlp, options.store)
+        plan = self._plan = StackPlan(
+            self._workers, directory, ports, options.otlp, options.store, options.worker_range
+        )
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
         await _start(supervisor)
@@ -157,6 +177,8 @@ class LocalStack:
         async with asyncio.TaskGroup() as group:
             group.create_task(supervisor.keep_up())
             group.create_task(watch.run())
+            if self._options.worker_range.elastic:
+                group.create_task(self._elasticity(supervisor).run())
 
     async def stop(self) -> None:
         """Drains and ends every service in order; a second Ctrl-C calls `kill`."""
@@ -174,7 +196,7 @@ class LocalStack:
 
     def _choose_ports(self) -> dict[str, Port]:
         asked = self._options.port
-        wanted = wanted_ports(DEFAULT_PORT if asked is None else asked, len(self._workers))
+        wanted = wanted_ports(DEFAULT_PORT if asked is None else asked, len(self._first_workers))
         ports = choose_ports(wanted, required="gateway http" if asked else "")
         for port in ports.values():
             if port.wanted not in {0, port.number}:
@@ -191,7 +213,7 @@ class LocalStack:
         return key.secret, state.write_private("directory.yaml", demo_directory(models, key))
 
     async def _wait_healthy(self, supervisor: Supervisor, secret: str) -> None:
-        workers = [worker.name for worker in self._workers]
+        workers = self._first_workers
         names = [RATELIMITER, SCHEDULER, GATEWAY, *workers]
         addresses = {name: supervisor.child(name).ready["grpc"] for name in names}
         await wait_serving(addresses, _HEALTH_DEADLINE_S)
@@ -203,7 +225,7 @@ class LocalStack:
     ) -> Welcome:
         gateway = supervisor.child(GATEWAY).ready
         metrics = {GATEWAY: gateway["http"]}
-        for name in (RATELIMITER, SCHEDULER, *(worker.name for worker in self._workers)):
+        for name in (RATELIMITER, SCHEDULER, *self._first_workers):
             metrics[name] = supervisor.child(name).ready["metrics"]
         return Welcome(
             http=gateway["http"],
@@ -215,6 +237,24 @@ class LocalStack:
             new_key=self._options.directory is None,
             state=state.path,
             metrics=metrics,
+        )
+
+    @property
+    def _first_workers(self) -> list[str]:
+        """Names of the workers that are started at once."""
+        return [worker.name for worker in self._workers if not worker.spare]
+
+    def _elasticity(self, supervisor: Supervisor) -> Elasticity:
+        """Follows the load with the spare workers."""
+        state, plan = self._state, self._plan
+        if state is None or plan is None:
+            raise RuntimeError("keep_up() before start()")
+        door = Door(supervisor.child(SCHEDULER).ready["grpc"], SecretStr(state.cluster_secret()))
+        specs: dict[str, dict[str, ChildSpec]] = {}
+        for worker in self._workers:
+            specs.setdefault(worker.model.name, {})[worker.name] = plan.worker_spec(state, worker)
+        return elasticity_of(
+            specs, self._options.worker_range, supervisor, SchedulerOrders(door), self._say
         )
 
     def _say(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""How commands reach the ratelimiter: of a stack that runs on this machine, or by address."""
+"""How commands reach a service: of a stack that runs on this machine, or by address."""
 
 import os
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import yaml
 from pydantic import SecretStr
 
 from weir_cli.errors import CommandError
-from weir_cli.stack.services import RATELIMITER
+from weir_cli.stack.services import RATELIMITER, SCHEDULER
 from weir_cli.stack.state_dir import running_folders
 
 TOKEN_VARIABLE = "WEIR_CLUSTER_TOKEN"
@@ -23,9 +23,20 @@ class Door:
 
 
 def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
+    """That of the ratelimiter; see `service_door`."""
+    return service_door(RATELIMITER, address, state_dir)
+
+
+def scheduler_door(address: str, state_dir: Path | None) -> Door:
+    """That of the scheduler; see `service_door`."""
+    return service_door(SCHEDULER, address, state_dir)
+
+
+def service_door(service: str, address: str, state_dir: Path | None) -> Door:
     """The door that the user named, or that of the stack that runs here.
 
     Args:
+        service: name of its process.
         address: `host:port`, with the secret in WEIR_CLUSTER_TOKEN; empty: that of a stack.
         state_dir: folder of that stack; None: the one that runs.
 
@@ -37,17 +48,17 @@ def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
         if not secret:
             raise CommandError(f"--address needs the cluster secret; set {TOKEN_VARIABLE}")
         return Door(address, SecretStr(secret))
-    folder = state_dir or running_folder()
+    folder = state_dir or running_folder(service)
     try:
-        settings = yaml.safe_load((folder / f"{RATELIMITER}.yaml").read_text(encoding="utf-8"))
+        settings = yaml.safe_load((folder / f"{service}.yaml").read_text(encoding="utf-8"))
         secret = (folder / "cluster_secret").read_text(encoding="utf-8").strip()
         return Door(str(settings["address"]), SecretStr(secret))
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
 
 
-def running_folder() -> Path:
-    """The folder of the `weir up` that runs on this machine.
+def running_folder(service: str = RATELIMITER) -> Path:
+    """The folder of the `weir up` that runs on this machine; errors name the service.
 
     Raises:
         CommandError: there is none, or more than one.
@@ -61,6 +72,6 @@ def running_folder() -> Path:
             f"{', '.join(map(str, folders))}"
         )
     raise CommandError(
-        f"no `weir up` runs here; give its --state-dir, or --address HOST:PORT of a ratelimiter "
+        f"no `weir up` runs here; give its --state-dir, or --address HOST:PORT of a {service} "
         f"with its secret in {TOKEN_VARIABLE}"
     )

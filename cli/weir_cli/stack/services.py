@@ -10,9 +10,10 @@ from typing import Any
 import yaml
 
 from weir_cli.stack.child import ChildSpec
-from weir_cli.stack.ports import DEFAULT_PORT, Port
+from weir_cli.stack.ports import DEFAULT_PORT, HOST, Port
 from weir_cli.stack.state_dir import StateDir
 from weir_cli.stack.worker_plan import WorkerPlan, worker_names
+from weir_cli.stack.worker_range import WorkerRange
 
 RATELIMITER, SCHEDULER, GATEWAY = "ratelimiter", "scheduler", "gateway"
 # The gateway stops taking requests first and ends last of what depends on the others.
@@ -22,6 +23,7 @@ _WORKER_STAGE = 2
 _WORKER_START_S = 330.0
 _DRAIN_S = 30.0
 _GRACE_S = 5.0
+_ONE = WorkerRange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,12 @@ class StackPlan:
     """What is to run.
 
     Attributes:
-        workers: what each worker serves.
+        workers: what each worker serves, spare ones included.
         directory: the directory file.
         ports: see `wanted_ports`.
         otlp: OTLP/gRPC endpoint for traces; empty for none.
         store: where limits are counted; empty for the ratelimiter's own choice.
+        worker_range: how many workers each model may have.
     """
 
     workers: Sequence[WorkerPlan]
@@ -41,18 +44,20 @@ class StackPlan:
     ports: Mapping[str, Port]
     otlp: str
     store: str = ""
+    worker_range: WorkerRange = _ONE
 
     def specs(self, state: StateDir) -> list[ChildSpec]:
-        """Writes each service's settings file and returns how to start it."""
+        """Writes each service's settings file and returns how to start what is started first."""
         return [
             self._spec(state, RATELIMITER, RATELIMITER, self._ratelimiter(state)),
             self._spec(state, SCHEDULER, SCHEDULER, self._scheduler()),
-            *(
-                self._spec(state, worker.name, "worker", self._worker(worker))
-                for worker in self.workers
-            ),
+            *(self.worker_spec(state, worker) for worker in self.workers if not worker.spare),
             self._spec(state, GATEWAY, GATEWAY, self._gateway()),
         ]
+
+    def worker_spec(self, state: StateDir, worker: WorkerPlan) -> ChildSpec:
+        """Writes one worker's settings file and returns how to start it."""
+        return self._spec(state, worker.name, "worker", self._worker(worker))
 
     def _spec(
         self, state: StateDir, name: str, service: str, settings: Mapping[str, Any]
@@ -84,10 +89,13 @@ class StackPlan:
         }
 
     def _scheduler(self) -> dict[str, Any]:
+        bounds = self.worker_range
+        scaling = {"min_workers": bounds.least, "max_workers": bounds.most}
         return {
             "address": self._address(SCHEDULER),
             "metrics_address": self._address(f"{SCHEDULER} metrics"),
             "directory_address": self._address("gateway grpc"),
+            "scaling": scaling,
         }
 
     def _worker(self, worker: WorkerPlan) -> dict[str, Any]:
@@ -108,7 +116,9 @@ class StackPlan:
         }
 
     def _address(self, name: str) -> str:
-        return self.ports[name].address
+        """Of a spare worker any: a port chosen now may be taken once it is started."""
+        port = self.ports.get(name)
+        return port.address if port is not None else f"{HOST}:0"
 
 
 def wanted_ports(first: int, workers: int) -> list[tuple[str, int]]:

@@ -31,6 +31,8 @@ class Supervisor:
         start_deadline_s: float = 120.0,
     ) -> None:
         self._children = {spec.name: Child(spec) for spec in specs}
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
         self._say = say
         self._start_deadline_s = start_deadline_s
 
@@ -59,9 +61,49 @@ class Supervisor:
 
     async def keep_up(self) -> None:
         """Restarts whatever ends, with back-off and a line that says so; until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for name in self._children:
-                group.create_task(self._keep_up(name))
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                for name in self._children:
+                    self.keep(name)
+                await asyncio.Event().wait()
+        finally:
+            self._group = None
+            self._keepers.clear()
+
+    async def add(self, spec: ChildSpec) -> Child:
+        """Starts one more; it is kept up as the others are.
+
+        Raises StartFailed: then it is not there. If this is cancelled, `stop` ends it.
+        """
+        child = self._children[spec.name] = Child(spec)
+        try:
+            await child.start(self._start_deadline_s)
+        except StartFailed:
+            await child.stop()
+            del self._children[spec.name]
+            raise
+        self.keep(spec.name)
+        return child
+
+    def keep(self, name: str) -> None:
+        """Restarts a child if it ends, from now on."""
+        if self._group is not None and name not in self._keepers:
+            self._keepers[name] = self._group.create_task(self._keep_up(name), name=name)
+
+    async def let_go(self, name: str) -> None:
+        """Does not restart a child any more; it goes on until it ends by itself."""
+        keeper = self._keepers.pop(name, None)
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.wait({keeper})
+
+    async def forget(self, name: str) -> None:
+        """Takes a child out of the list that has ended; one that lives is ended by SIGTERM."""
+        await self.let_go(name)
+        child = self._children.get(name)
+        if child is not None:
+            await self._stop(child)
+            del self._children[name]
 
     async def stop(self) -> None:
         """Ends all children, stage by stage, each within its `drain_s`."""

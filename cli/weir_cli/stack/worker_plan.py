@@ -7,6 +7,7 @@ from typing import Any
 from weir_cli.errors import CommandError
 from weir_cli.sizes import parse_size
 from weir_cli.stack.served_model import ServedModel
+from weir_cli.stack.worker_range import WorkerRange
 
 _OPTION = "--kv-memory"
 
@@ -34,6 +35,7 @@ class WorkerPlan:
         threads: compute threads; None: all.
         kv_memory_bytes: memory of its KV cache; None: the worker's default.
         upstream: what computes for it; None: itself.
+        spare: started only when the load asks for it.
     """
 
     name: str
@@ -41,6 +43,7 @@ class WorkerPlan:
     threads: int | None = None
     kv_memory_bytes: int | None = None
     upstream: Upstream | None = None
+    spare: bool = False
 
     def settings(self) -> dict[str, Any]:
         """Its part of the worker's settings."""
@@ -59,17 +62,17 @@ class WorkerPlan:
 
 def plan_workers(
     models: Sequence[ServedModel],
-    each: int,
+    each: WorkerRange,
     *,
     cores: int,
     kv_memory: Sequence[str] = (),
     upstream: Upstream | None = None,
 ) -> list[WorkerPlan]:
-    """`each` workers of every model, which share the cores evenly.
+    """Workers of every model, which share the cores evenly, spare ones included and last.
 
     Args:
         models: what is served.
-        each: workers of a model.
+        each: how many of a model.
         cores: of the machine.
         kv_memory: `SIZE` for every worker, `MODEL=SIZE` for those of a model.
         upstream: of all of them.
@@ -77,12 +80,13 @@ def plan_workers(
     Raises CommandError for a size that is none or names no model.
     """
     shares = _shares([model.name for model in models], kv_memory)
-    served = [model for model in models for _ in range(each)]
+    served = [(model, False) for model in models for _ in range(each.least)]
+    served += [(model, True) for model in models for _ in range(each.most - each.least)]
     threads = max(1, cores // len(served)) if len(served) > 1 else None
     names = worker_names(len(served))
     return [
-        WorkerPlan(name, model, threads, shares.get(model.name), upstream)
-        for name, model in zip(names, served, strict=True)
+        WorkerPlan(name, model, threads, shares.get(model.name), upstream, spare)
+        for name, (model, spare) in zip(names, served, strict=True)
     ]
 
 
