@@ -17,6 +17,7 @@ from weir_scheduler.placement.placer import Placer
 from weir_scheduler.queues.entry import LatencySla, QueueEntry, RequestClass
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
 from weir_scheduler.rules.placement_rules import PlacementRules
+from weir_scheduler.rules.pool_scope import PoolScope, WhenGone
 from weir_scheduler.rules.preemption_rules import PreemptionRules
 from weir_scheduler.rules.queue_rules import QueueRules
 from weir_scheduler.rules.rules import (
@@ -26,6 +27,8 @@ from weir_scheduler.rules.rules import (
     TenantRules,
     WorkerRules,
 )
+from weir_scheduler.rules.shares import Shares
+from weir_scheduler.rules.shedding_rules import SheddingRules
 from weir_scheduler.scheduler import Scheduler
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_info import WorkerInfo
@@ -92,9 +95,15 @@ class FixedRules:
     tenants: dict[str, TenantRules] = field(default_factory=dict)
     workers: WorkerRules = ROOMY
     models: frozenset[str] = frozenset({"m", "n"})
-    placement: PlacementRules = PlacementRules()
+    placement: PlacementRules = field(default_factory=PlacementRules)
     preemption: PreemptionRules | None = None
-    queue: QueueRules = QueueRules()
+    queue: QueueRules = field(default_factory=QueueRules)
+    further: tuple[PoolRules, ...] = ()
+    scope: PoolScope = field(default_factory=PoolScope)
+    shares: Shares = field(default_factory=Shares)
+    shedding: SheddingRules = field(default_factory=SheddingRules)
+    when_gone: WhenGone = WhenGone.REFUSE
+    long_context_threshold: int = 0
 
     def pool(self, model: str) -> PoolRules:
         if model not in self.models:
@@ -106,11 +115,20 @@ class FixedRules:
             placement=self.placement,
             preemption=self.preemption,
             queue=self.queue,
+            scope=self.scope,
+            shares=self.shares,
+            shedding=self.shedding,
+            when_gone=self.when_gone,
+            further=self.further,
         )
 
     def request(self, model: str, tenant_id: str) -> RequestRules:
         return RequestRules(
-            500, self.batch_wait_us, self.queue_timeout_us, self.max_queued_requests
+            500,
+            self.batch_wait_us,
+            self.queue_timeout_us,
+            self.max_queued_requests,
+            long_context_threshold=self.long_context_threshold,
         )
 
     def tenant(self, tenant_id: str) -> TenantRules:

@@ -52,7 +52,7 @@ class WaitingRoom:
         self._count(entry, 1)
         self._state.timers.set(TimerKind.WAIT_ENDS, entry.request_id, record.expires_us)
         if lane.no_worker_since_us is not None:
-            self._watch_for_worker(entry, self._state.now_us())
+            self._watch_for_worker(lane, entry, self._state.now_us())
         self._state.observer.entered(record)
 
     def leave(
@@ -81,11 +81,12 @@ class WaitingRoom:
     def strand(self, record: RequestRecord) -> None:
         """Sets a waiting request aside until workers change."""
         entry, now_us = record.entry, self._state.now_us()
-        self._state.lanes[record.lane_key].remove(entry)
+        lane = self._state.lanes[record.lane_key]
+        lane.remove(entry)
         self._stranded.setdefault(record.lane_key, {})[entry.request_id] = record
         record.phase = Phase.STRANDED
         self._state.mark(record.lane_key, entry.request_class, entry.tenant_id)
-        self._watch_for_worker(entry, now_us)
+        self._watch_for_worker(lane, entry, now_us)
         if entry.excluded:
             self._state.timers.set_earlier(
                 TimerKind.RETRY_EXCLUDED,
@@ -122,7 +123,7 @@ class WaitingRoom:
         if lane.pool.when_gone is WhenGone.SHARED:
             self._move_away(lane)
         for entry in lane.entries():
-            self._watch_for_worker(entry, now_us)
+            self._watch_for_worker(lane, entry, now_us)
 
     def no_worker_us(self, entry: QueueEntry) -> int:
         """How long a request waits while no live worker serves it."""
@@ -186,10 +187,8 @@ class WaitingRoom:
         timeout_us = self._state.rules.request(entry.model, entry.tenant_id).queue_timeout_us
         return min(entry.deadline_us, entry.enqueued_us + timeout_us)
 
-    def _watch_for_worker(self, entry: QueueEntry, now_us: int) -> None:
-        record = self._state.requests.get(entry.request_id)
-        lane = self._state.lanes.get(record.lane_key) if record is not None else None
-        if lane is not None and lane.pool.when_gone is WhenGone.WAIT:
+    def _watch_for_worker(self, lane: Lane, entry: QueueEntry, now_us: int) -> None:
+        if lane.pool.when_gone is WhenGone.WAIT:
             return
         at_us = now_us + self.no_worker_us(entry)
         self._state.timers.set_earlier(TimerKind.NO_WORKER, entry.request_id, at_us)
