@@ -161,6 +161,7 @@ class Outcome:
         refused: requests that did not run, by reason.
         scheduler_decisions: every dispatch, in order.
         end_s: when the last thing happened.
+        gaps_s: every time between two tokens of one answer, if the setup keeps them.
         pumps: times that the scheduler was asked to decide.
         scale_events: moment and number of workers, whenever an autoscaler changed it.
     """
@@ -171,6 +172,7 @@ class Outcome:
     refused: Mapping[str, int]
     scheduler_decisions: tuple[Decision, ...]
     end_s: float
+    gaps_s: NDArray[np.float64] | None = None
     pumps: int = 0
     scale_events: tuple[tuple[float, int], ...] = field(default=())
 

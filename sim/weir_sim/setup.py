@@ -118,6 +118,7 @@ class Setup:
             does. Off, placement sees the last report alone: an experiment.
         events: what happens to workers.
         sample_s: between two points of `Outcome.service`.
+        keep_gaps: keep every time between two tokens for `Outcome.gaps_s`.
         checks: recount every worker's memory after each flight of steps; slow.
         until_s: end of the run if it has not ended before; None to run until all has ended.
     """
@@ -158,5 +159,6 @@ class Setup:
     local_increments: bool = True
     events: tuple[FleetEvent, ...] = ()
     sample_s: float = 1.0
+    keep_gaps: bool = False
     checks: bool = False
     until_s: float | None = None

@@ -3,6 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weir_core.errors import WeirError
 from weir_sim.fleet.sequence import SimSequence
 from weir_sim.outcome import Decision, Ending, RequestRecord
@@ -30,9 +33,14 @@ class Life:
 
 
 class Journal:
-    """Keeps a `Life` for each request; every request ends once (conservation)."""
+    """Keeps a `Life` for each request; every request ends once (conservation).
 
-    def __init__(self) -> None:
+    Args:
+        keep_gaps: keep every time between two tokens, not its summary by request alone.
+    """
+
+    def __init__(self, *, keep_gaps: bool = False) -> None:
+        self._gaps: list[NDArray[np.int64]] | None = [] if keep_gaps else None
         self.lives: dict[str, Life] = {}
         self.decisions: list[Decision] = []
         self.refused: Counter[str] = Counter()
@@ -74,6 +82,14 @@ class Journal:
         life.preemptions += sequence.preemptions
         life.output_tokens = sequence.output
         life.gaps_s = sequence.gap_summary_s()
+        if self._gaps is not None:
+            self._gaps.extend(sequence.gaps)
+
+    def gaps_s(self) -> NDArray[np.float64] | None:
+        """Every time between two tokens of one answer, seconds; None when not kept."""
+        if self._gaps is None:
+            return None
+        return np.concatenate([np.empty(0, dtype=np.int64), *self._gaps]) / 1e6
 
     def completed(self, request_id: str, now_us: int) -> None:
         """All of its answer has reached the gateway."""

@@ -18,6 +18,7 @@ from weir_sim.core.service_meter import ServiceMeter
 from weir_sim.core.stage import GATEWAY, Stage
 from weir_sim.fleet.fleet import SimFleet
 from weir_sim.fleet.gateway import SimGateway
+from weir_sim.fleet.last_reports import LastReportPlacer, LastReports
 from weir_sim.outcome import Outcome
 from weir_sim.setup import Setup
 from weir_sim.workload import SimRequest, Workload
@@ -45,14 +46,16 @@ class Run:
         self._progress = progress
         self._told_share = 0
         self._pumps = 0
+        journal = Journal(keep_gaps=setup.keep_gaps)
         self._stage = stage = Stage(
             workload=workload,
             setup=setup,
             events=Events(),
             clock=ManualClock(),
             rules=SimRules(workload, setup),
-            journal=Journal(),
+            journal=journal,
             meter=ServiceMeter(setup.bounds),
+            last_reports=LastReports(journal, setup.request.alpha_millis),
             link_us=round(setup.link_s * 1e6),
         )
         self._watch = QueueWatch(stage)
@@ -79,6 +82,8 @@ class Run:
             if setup.placer is not None
             else Placer(rng=rng, granularity=granularity)
         )
+        if not setup.local_increments:
+            placer = LastReportPlacer(placer, stage.last_reports)
         return setup.scheduler(
             clock=stage.clock,
             rules=stage.rules,
@@ -195,4 +200,5 @@ class Run:
             scheduler_decisions=tuple(stage.journal.decisions),
             end_s=stage.now_us / 1e6,
             pumps=self._pumps,
+            gaps_s=stage.journal.gaps_s(),
         )

@@ -13,6 +13,7 @@ from weir_sim.workload import Workload
 
 if TYPE_CHECKING:
     from weir_scheduler.scheduler import Scheduler
+    from weir_sim.fleet.last_reports import LastReports
 
 GATEWAY = "gateway"
 """The one gateway of a run."""
@@ -30,6 +31,7 @@ class Stage:
         rules: what it is configured with.
         journal: books of requests.
         meter: books of service.
+        last_reports: what workers said last, for a placement that sees nothing else.
         link_us: from scheduler to worker and back, each way.
         told: the scheduler was told something since its last decision.
     """
@@ -41,6 +43,7 @@ class Stage:
     rules: SimRules
     journal: Journal
     meter: ServiceMeter
+    last_reports: "LastReports"
     link_us: int
     told: bool = False
     _scheduler: "Scheduler | None" = field(default=None)

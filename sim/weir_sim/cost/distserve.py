@@ -47,7 +47,8 @@ class DistServeCost:
     def decodes_s(self, decodes: int, context_tokens: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `VectorCost`."""
         first, per_context, per_decode = self._decode(decodes)
-        return (first + per_decode * decodes + per_context * context_tokens) / 1e3
+        reads: NDArray[np.float64] = per_context * context_tokens.astype(np.float64)
+        return (reads + (first + per_decode * decodes)) / 1e3
 
     def _decode(self, decodes: int) -> tuple[float, float, float]:
         return self.small if decodes < self.threshold else self.large

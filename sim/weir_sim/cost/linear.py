@@ -38,4 +38,5 @@ class LinearCost:
 
     def decodes_s(self, decodes: int, context_tokens: NDArray[np.int64]) -> NDArray[np.float64]:
         """Seconds of steps that only decode (`VectorCost`)."""
-        return self.step + self.decode * decodes + self.context_token * context_tokens
+        reads: NDArray[np.float64] = self.context_token * context_tokens.astype(np.float64)
+        return reads + (self.step + self.decode * decodes)
