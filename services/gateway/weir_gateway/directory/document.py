@@ -17,6 +17,7 @@ from weir_gateway.directory.entries import (
     PriceEntry,
     Text,
 )
+from weir_gateway.directory.placement_entries import PlacementEntry, PreemptionEntry
 from weir_gateway.directory.pool_entries import (
     ScalingEntry,
     SharesEntry,
@@ -154,6 +155,10 @@ class ModelEntry(Entry):
     versions: Annotated[tuple[VersionEntry, ...], Field(min_length=1)]
     max_context: PositiveAmount
     pool: Identifier = "default"
+    # Who keeps the version that was drawn by weight.
+    sticky: Literal["tenant", "session", "none"] = "tenant"
+    # What a drawn version without live worker does.
+    version_fallback: Literal["other", "none"] = "other"
     further_pools: tuple[Identifier, ...] = ()
     limits: tuple[LimitEntry, ...] = ()
     parameters: ParameterEntry = ParameterEntry()
@@ -188,6 +193,9 @@ class PoolEntry(Entry):
     shares: SharesEntry = SharesEntry()
     when_gone: Literal["refuse", "wait", "shared"] | None = None
     shedding: SheddingEntry = SheddingEntry()
+    placement: PlacementEntry = PlacementEntry()
+    # Present, if empty: on.
+    preemption: PreemptionEntry | None = None
     scaling: ScalingEntry = ScalingEntry()
 
 

@@ -20,6 +20,8 @@ from weir.directory.v1.directory_pb2 import (
     Snapshot,
     Tenant,
     User,
+    VersionFallback,
+    VersionStickiness,
 )
 from weir_gateway.directory.checks import EVERY_MODEL
 from weir_gateway.directory.document import (
@@ -35,6 +37,7 @@ from weir_gateway.directory.document import (
 )
 from weir_gateway.directory.entries import ParameterEntry, PriceEntry
 from weir_gateway.directory.limit_conversion import to_limits
+from weir_gateway.directory.placement_conversion import set_placement
 from weir_gateway.directory.pool_conversion import set_scope, to_targets
 
 _SAME_NAME = (
@@ -157,6 +160,10 @@ def _model(entry: ModelEntry) -> Model:
         parameters=_parameters(entry.parameters),
         max_context_tokens=entry.max_context,
         pool=entry.pool,
+        version_stickiness=VersionStickiness.Value(f"VERSION_STICKINESS_{entry.sticky.upper()}"),
+        version_fallback=VersionFallback.Value(
+            f"VERSION_FALLBACK_{entry.version_fallback.upper()}"
+        ),
         further_pools=entry.further_pools,
     )
     if entry.price is not None:
@@ -197,6 +204,7 @@ def _pool(entry: PoolEntry) -> Pool:
         policy_parameters=PolicyParameters(**entry.policy_parameters.model_dump()),
     )
     set_scope(pool, entry)
+    set_placement(pool, entry)
     if entry.request_class is not None:
         setattr(pool, "class", RequestClass.Value(f"REQUEST_CLASS_{entry.request_class.upper()}"))
     return pool

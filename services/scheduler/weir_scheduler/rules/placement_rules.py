@@ -16,7 +16,7 @@ class PlacementRules:
     """
 
     session_wait_us: int = 100_000
-    affinity_excess_millis: int = 200
+    affinity_excess_millis: int = 150
     affinity_slack_tokens: int = 2_048
     retry_ratio_millis: int = 100
     retries_per_s: int = 2

@@ -1,6 +1,6 @@
 """Work that was lately given to each worker, for bounded affinity."""
 
-HALF_LIFE_US = 30_000_000
+HALF_LIFE_US = 120_000_000
 
 _HIGHEST = 2.0**512
 

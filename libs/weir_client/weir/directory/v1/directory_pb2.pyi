@@ -1425,7 +1425,7 @@ class Placement(_message.Message):
     """Longest wait for the worker of the request's session, milliseconds, 0 to 60000; absent: 100."""
     affinity_excess_millis: _builtins.int
     """A cached prefix counts only on a worker whose recent work is at most the mean of the fleet
-    times 1 + this, thousandths, 0 to 10000; absent: 200.
+    times 1 + this, thousandths, 0 to 10000; absent: 150.
     """
     affinity_slack_tokens: _builtins.int
     """Added to that bound, tokens, 0 or more; absent: 2048."""
