@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.commands import chat, explain, keys, ledger, limits, models, simulate, up
+from weir_cli.commands import (
+    chat,
+    explain,
+    keys,
+    ledger,
+    limits,
+    models,
+    simulate,
+    up,
+    workers,
+)
 from weir_cli.errors import CommandError
 
 
@@ -34,6 +44,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
+app.add_typer(workers.app, name="workers")
 
 
 @app.callback()
