@@ -13,39 +13,65 @@ _SECOND_US = 1_000_000
 class ScalingSettings(SettingsGroup):
     """For every pool that does not say otherwise in the directory; see docs/scaling.md."""
 
-    interval_s: float = Field(1, gt=0, le=300, description="between two looks at the load")
-    min_workers: int = Field(1, ge=0, le=10_000, description="of each model; 0: none when idle")
-    max_workers: int = Field(100, ge=1, le=10_000, description="of each model")
-    target_use: float = Field(
-        0.7, gt=0, le=1, description="part of the workers' places and tokens that is to be in use"
+    interval_s: float = Field(default=1, gt=0, le=300, description="between two looks at the load")
+    min_workers: int = Field(
+        default=1, ge=0, le=10_000, description="of each model; 0: none when idle"
     )
-    target_kv_use: float = Field(0.85, gt=0, le=1, description="likewise of their KV blocks")
+    max_workers: int = Field(default=100, ge=1, le=10_000, description="of each model")
+    target_use: float = Field(
+        default=0.7,
+        gt=0,
+        le=1,
+        description="part of the workers' places and tokens that is to be in use",
+    )
+    target_kv_use: float = Field(
+        default=0.85, gt=0, le=1, description="likewise of their KV blocks"
+    )
     target_wait_s: float = Field(
-        1, gt=0, le=600, description="queue time above which more workers are asked for"
+        default=1, gt=0, le=600, description="queue time above which more workers are asked for"
     )
     up_tolerance: float = Field(
-        0.1, ge=0, le=10, description="load above the target that changes nothing, part of it"
+        default=0.1,
+        ge=0,
+        le=10,
+        description="load above the target that changes nothing, part of it",
     )
     down_tolerance: float = Field(
-        0.2, ge=0, lt=1, description="load below the target that changes nothing, part of it"
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="load below the target that changes nothing, part of it",
     )
-    stable_s: float = Field(60, gt=0, le=3_600, description="the load is averaged over it")
-    panic_s: float = Field(6, gt=0, le=600, description="and over it, to notice a burst")
+    stable_s: float = Field(default=60, gt=0, le=3_600, description="the load is averaged over it")
+    panic_s: float = Field(default=6, gt=0, le=600, description="and over it, to notice a burst")
     panic_threshold: float = Field(
-        2, gt=1, le=100, description="a burst is a load of so many times what the workers can do"
+        default=2,
+        gt=1,
+        le=100,
+        description="a burst is a load of so many times what the workers can do",
     )
     up_window_s: float = Field(
-        0, ge=0, le=3_600, description="more are asked for once they were needed for so long"
+        default=0,
+        ge=0,
+        le=3_600,
+        description="more are asked for once they were needed for so long",
     )
     down_window_s: float = Field(
-        300, ge=0, le=86_400, description="fewer are asked for once they sufficed for so long"
+        default=300,
+        ge=0,
+        le=86_400,
+        description="fewer are asked for once they sufficed for so long",
     )
-    max_up_factor: float = Field(2, gt=1, le=1_000, description="of the number, in up_period_s")
-    up_period_s: float = Field(15, ge=0, le=3_600, description="see max_up_factor")
-    max_down_factor: float = Field(2, gt=1, le=1_000, description="divisor of it in one step down")
-    down_period_s: float = Field(60, ge=0, le=3_600, description="between two steps down")
+    max_up_factor: float = Field(
+        default=2, gt=1, le=1_000, description="of the number, in up_period_s"
+    )
+    up_period_s: float = Field(default=15, ge=0, le=3_600, description="see max_up_factor")
+    max_down_factor: float = Field(
+        default=2, gt=1, le=1_000, description="divisor of it in one step down"
+    )
+    down_period_s: float = Field(default=60, ge=0, le=3_600, description="between two steps down")
     startup_s: float = Field(
-        30, ge=0, le=3_600, description="start of a worker, until one has told its own"
+        default=30, ge=0, le=3_600, description="start of a worker, until one has told its own"
     )
 
     @model_validator(mode="after")

@@ -48,6 +48,7 @@ class FleetEvents:
         worker.last_report_wall_us = self._state.clock.now_us()
         self._judge_step_age(worker, report)
         worker.reported_by(report)
+        self._note_drain(worker)
         for progress in report.running:
             self._progress(worker, progress)
         for end in report.finished:
@@ -77,6 +78,7 @@ class FleetEvents:
         worker.drain_ordered = not cancel
         if cancel:
             worker.drain_reported = False
+        self._note_drain(worker)
         self._state.outbox.drain(worker_id, cancel=cancel)
         self.offer(worker)
         return worker
@@ -100,7 +102,7 @@ class FleetEvents:
     def lose(self, worker: Worker, why: str) -> None:
         """Moves what can move, ends the rest, and frees every place of a worker."""
         state, worker_id = self._state, worker.info.worker_id
-        worker.mark_lost([attempt.key for attempt in state.attempts.at_worker(worker_id)])
+        worker.mark_lost([attempt.key for attempt in state.attempts.at_worker(worker_id)], why)
         state.fleet.changed()
         state.timers.cancel(TimerKind.SILENCE, worker_id)
         forget_us = state.now_us() + state.bounds.lost_kept_us
@@ -126,6 +128,12 @@ class FleetEvents:
         if worker is None:
             raise WeirError(Reason.NOT_FOUND, f"no worker {worker_id!r} is registered")
         return worker
+
+    def _note_drain(self, worker: Worker) -> None:
+        if not worker.draining:
+            worker.drain_wall_us = 0
+        elif not worker.drain_wall_us:
+            worker.drain_wall_us = self._state.clock.now_us()
 
     def _replace_at_address(self, info: WorkerInfo) -> None:
         """Two processes cannot listen on one address: the older one is dead."""

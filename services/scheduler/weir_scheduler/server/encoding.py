@@ -16,6 +16,7 @@ from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.rules.rules import WorkerRules
 from weir_scheduler.workers.attempt_key import AttemptKey
+from weir_scheduler.workers.state_reason import state_reason
 from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_info import WorkerInfo
 from weir_scheduler.workers.worker_report import WorkerLoad
@@ -67,6 +68,7 @@ def dispatched(dispatch: Dispatch, signed: lifecycle_pb2.SignedGrant) -> wire.Sc
             grant=signed,
             queue_time=_duration(dispatch.queue_us),
             max_new_tokens=dispatch.max_new_tokens,
+            model_version=dispatch.worker.model_version,
         )
     )
 
@@ -131,17 +133,21 @@ def queued_request(
     )
 
 
-def worker_view(worker: Worker, now_us: int) -> wire.WorkerView:
-    """A worker as the scheduler sees it."""
+def worker_view(worker: Worker, pool: str, now_us: int) -> wire.WorkerView:
+    """A worker as the scheduler sees it; `pool` is the name of that which it belongs to."""
     view = wire.WorkerView(
         registration=_registration(worker.info),
         load=_load(worker.load),
         state=worker.state(now_us).value,
         pending_attempts=len(worker.pending),
         running_attempts=len(worker.reported),
+        pool=pool,
+        state_reason=state_reason(worker, now_us),
     )
     if worker.last_report_wall_us:
         view.last_report_time.CopyFrom(_timestamp(worker.last_report_wall_us))
+    if worker.drain_wall_us:
+        view.drain_time.CopyFrom(_timestamp(worker.drain_wall_us))
     return view
 
 

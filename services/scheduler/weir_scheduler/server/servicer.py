@@ -20,6 +20,7 @@ from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.scaling_loop import ScalingLoop
 from weir_scheduler.server.streams import Streams
 from weir_scheduler.server.worker_stream import WorkerStream
+from weir_scheduler.workers.worker import Worker
 
 SERVICE = "weir.scheduler.v1.SchedulerService"
 
@@ -95,8 +96,7 @@ class SchedulerServicer(SchedulerServiceServicer):
     ) -> wire.ListWorkersResponse:
         """Every worker that is known."""
         self.check_leading()
-        now_us = self._clock.monotonic_us()
-        views = [encoding.worker_view(worker, now_us) for worker in self._scheduler.workers()]
+        views = [self._view(worker) for worker in self._scheduler.workers()]
         return wire.ListWorkersResponse(workers=views)
 
     async def GetPoolStatus(  # noqa: N802
@@ -118,9 +118,11 @@ class SchedulerServicer(SchedulerServiceServicer):
         self.check_leading()
         worker = self._scheduler.drain_worker(request.worker_id, cancel=request.cancel)
         self._pump.poke()
-        return wire.DrainWorkerResponse(
-            worker=encoding.worker_view(worker, self._clock.monotonic_us())
-        )
+        return wire.DrainWorkerResponse(worker=self._view(worker))
+
+    def _view(self, worker: Worker) -> wire.WorkerView:
+        pool = self._scheduler.pool_of(worker)
+        return encoding.worker_view(worker, pool, self._clock.monotonic_us())
 
     async def GetScalingSignals(  # noqa: N802
         self, request: wire.GetScalingSignalsRequest, context: Context

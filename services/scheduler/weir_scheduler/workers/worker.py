@@ -51,8 +51,11 @@ class Worker:
         self.connected = True
         self.drain_ordered = False
         self.drain_reported = False
+        self.drain_wall_us = 0
+        """Begin of its drain, Unix microseconds; 0: it does not drain."""
         self.frozen = False
         self.lost = False
+        self.lost_why = ""
         self._given_up: set[AttemptKey] = set()
         self._gathering: tuple[int, RequestClass] | None = None
         self._cost = 0
@@ -167,9 +170,9 @@ class Worker:
             self.reported.setdefault(key, holding or Holding(0, 0))
         self._recount()
 
-    def mark_lost(self, attempts: Iterable[AttemptKey]) -> None:
+    def mark_lost(self, attempts: Iterable[AttemptKey], why: str) -> None:
         """Whatever ran there is given up, and does not count any more."""
-        self.lost = True
+        self.lost, self.lost_why = True, why
         self._given_up.update(attempts)
         self.pending.clear()
         self.reported.clear()
