@@ -17,8 +17,8 @@ from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.observer import Observer, Observers
 from weir_scheduler.dispatch.outbox import Outbox
 from weir_scheduler.dispatch.output_predictor import OutputPredictor
-from weir_scheduler.dispatch.preempter import Preempter, PreemptionCounts
 from weir_scheduler.dispatch.pool_view import PoolStatus, PoolView
+from weir_scheduler.dispatch.preempter import Preempter, PreemptionCounts
 from weir_scheduler.dispatch.queue_view import QueueView
 from weir_scheduler.dispatch.reconfiguration import apply_rules
 from weir_scheduler.dispatch.rejections import is_want_of_room
@@ -32,7 +32,7 @@ from weir_scheduler.placement.placer import Placer
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.rules.rules import Rules
 from weir_scheduler.scaling.queue_load import QueueLoad
-from weir_scheduler.scaling.scaling_key import ScalingKey
+from weir_scheduler.scaling.scaling_key import ScalingKey, key_of_worker
 from weir_scheduler.scaling.signal_reader import SignalReader
 from weir_scheduler.scaling.signals import ScalingSignals
 from weir_scheduler.slo.objective import SloStatus
@@ -231,6 +231,13 @@ class Scheduler:
     def place(self, record: RequestRecord) -> tuple[int, WaitReason]:
         """Position of a waiting request in its tenant's queue, from 1, and why it waits."""
         return self._view.position(record), self._view.reason(record)
+
+    def pool_of(self, worker: Worker) -> str:
+        """Name of the pool that a worker belongs to; empty while its model is unknown."""
+        try:
+            return key_of_worker(self._state.rules, worker.info).pool
+        except WeirError:
+            return ""
 
     def scaling_signals(self, models: Iterable[str] = ()) -> dict[ScalingKey, ScalingSignals]:
         """Load of every pool that has workers or had requests, and of all pools of `models`."""
