@@ -1,5 +1,7 @@
 """Which pool a request goes to, and what becomes of it when that has no workers."""
 
+from typing import Any
+
 import pytest
 
 from tests.scheduler.support import SECOND, Bench, FixedRules
@@ -13,10 +15,10 @@ ONE = WorkerRules(1, 65_536, 512, 1)
 BATCH, INTERACTIVE = RequestClass.BATCH, RequestClass.INTERACTIVE
 
 
-def pool(name: str, when_gone: WhenGone = WhenGone.SHARED, **scope: object) -> PoolRules:
+def pool(name: str, when_gone: WhenGone = WhenGone.SHARED, **scope: Any) -> PoolRules:
     return PoolRules(
         name, Isolation.WEIGHTED, "fifo", scope=PoolScope(**scope), when_gone=when_gone
-    )  # type: ignore[arg-type]
+    )
 
 
 LONG = pool("long", length=PromptLength.LONG, profiles=frozenset({"big"}))
@@ -39,8 +41,8 @@ def reason(bench: Bench, request_id: str) -> WaitReason:
 
 
 class TestLength:
-    def rules(self, **fields: object) -> FixedRules:
-        return FixedRules(further=(LONG,), long_context_threshold=100, **fields)  # type: ignore[arg-type]
+    def rules(self, **fields: Any) -> FixedRules:
+        return FixedRules(further=(LONG,), long_context_threshold=100, **fields)
 
     def test_long_prompts_go_to_their_own_workers_and_short_ones_never_do(self) -> None:
         bench = Bench(self.rules(workers=ONE))
