@@ -243,6 +243,24 @@ async def test_a_server_that_falls_silent_is_lost_in_bounded_time_and_so_is_its_
             await channel.close()
 
 
+async def test_a_peer_that_promised_frames_is_lost_when_they_do_not_come() -> None:
+    """Sooner than the stream's own bound; the next connection begins with that bound again."""
+    server = Server(options=FAST)
+    async with echo_server(Attach=("bidi", server.attach)) as echo:
+        port = int(echo.address.rpartition(":")[2])
+        async with freezable_proxy(port) as proxy:
+            channel = open_channel(f"127.0.0.1:{proxy.port}", name="server")
+            client = client_of(lambda: channel.stream_stream(f"/{SERVICE}/Attach")())
+            client.stream.start()
+            await client.stream.wait_connected(5)
+            client.stream.expect_frames(0.5)
+            proxy.freeze()
+            await eventually(lambda: client.lost != [], timeout_s=8)
+            assert "silent for 0.5 s" in client.lost[0].message
+            await client.stream.stop()
+            await channel.close()
+
+
 async def test_a_cut_connection_is_lost_at_once() -> None:
     server = Server()
     async with echo_server(Attach=("bidi", server.attach)) as echo:

@@ -25,6 +25,8 @@ class FakeScheduler(SchedulerServiceServicer):
 
     def __init__(self, workers: list[FakeWorker]) -> None:
         self.workers = workers
+        self.epoch = 0
+        self.streams = 0
         self._connection: Any = None
         self.gateways: list[str] = []
         self.reset()
@@ -49,11 +51,12 @@ class FakeScheduler(SchedulerServiceServicer):
         connection: FramedConnection[Any, sched.DispatchResponse, sched.DispatchRequest] = (
             FramedConnection(
                 coalesce=lambda events: sched.DispatchResponse(events=events),
-                ping=sched.DispatchResponse,
+                ping=lambda: sched.DispatchResponse(leader_epoch=self.epoch),
                 name="gateway",
             )
         )
         self._connection = connection
+        self.streams += 1
 
         def on_frame(frame: sched.DispatchRequest) -> None:
             if frame.gateway_id not in self.gateways:

@@ -336,6 +336,7 @@ class ScriptedScheduler(SchedulerServiceServicer):
         self.parameters: WorkerParameters | None = None
         self.address = ""
         self.connected = 0
+        self.epoch = 0
         self._interval_ms = round(report_interval_s * 1000)
         self._server: grpc.aio.Server | None = None
         self._outgoing: asyncio.Queue[ConnectWorkerResponse | None] = asyncio.Queue()
@@ -380,7 +381,7 @@ class ScriptedScheduler(SchedulerServiceServicer):
             reader.cancel()
 
     def _greeting(self) -> ConnectWorkerResponse:
-        registered = WorkerRegistered(parameters=self.parameters)
+        registered = WorkerRegistered(parameters=self.parameters, leader_epoch=self.epoch)
         registered.report_interval.FromMilliseconds(self._interval_ms)
         return ConnectWorkerResponse(registered=registered)
 

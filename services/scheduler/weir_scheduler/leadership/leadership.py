@@ -151,11 +151,12 @@ class LeasedLeadership:
         except (StoreAway, TimeoutError) as error:
             self._note_away(str(error) or f"no answer within {self._call_s():.2f} s")
             return
-        self._note_away("")
         try:
             self._lease.answered(held, boot_us())
         except WeirError as error:
-            _log.error("leader_store_unusable", why=error.message)
+            self._note_away(error.message)
+        else:
+            self._note_away("")
 
     def _call_s(self) -> float:
         """A call that takes longer would delay the end of what is certain."""
