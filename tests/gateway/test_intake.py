@@ -14,7 +14,7 @@ from weir_gateway.directory.publisher import DirectoryPublisher
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.preparer import Preparer
-from weir_gateway.intake.routing import resolve_model, resolve_version
+from weir_gateway.intake.routing import resolve_model, resolve_versions
 from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.keys import generate_key
 from weir_gateway.text.model_texts import ModelTexts
@@ -30,13 +30,13 @@ def directory(**changes: Any) -> DirectoryPublisher:
 def test_versions_are_drawn_by_weight_and_stick_to_the_tenant() -> None:
     model = directory().required.model("tiny")
     assert model is not None
-    drawn = Counter(resolve_version(model, "", f"tenant-{n}").version for n in range(2000))
+    drawn = Counter(resolve_versions(model, "", f"tenant-{n}")[0].version for n in range(2000))
     assert 120 <= drawn["v2"] <= 280  # 10 % of 2,000 is 200
-    again = [resolve_version(model, "", "tenant-7").version for _ in range(20)]
+    again = [resolve_versions(model, "", "tenant-7")[0].version for _ in range(20)]
     assert len(set(again)) == 1
-    assert resolve_version(model, "v2", "tenant-7").version == "v2"
+    assert [v.version for v in resolve_versions(model, "v2", "tenant-7")] == ["v2"]
     with pytest.raises(WeirError, match="it has v1, v2"):
-        resolve_version(model, "v3", "tenant-7")
+        resolve_versions(model, "v3", "tenant-7")
 
 
 def test_a_version_of_weight_0_is_had_by_name_alone() -> None:
@@ -44,8 +44,9 @@ def test_a_version_of_weight_0_is_had_by_name_alone() -> None:
     document["models"][0]["versions"][1]["weight"] = 0
     model = published(document, CLOCK).required.model("small")
     assert model is not None
-    assert {resolve_version(model, "", f"t{n}").version for n in range(200)} == {"v1"}
-    assert resolve_version(model, "v2", "t").folder == "/m/2"
+    drawn = {v.version for n in range(200) for v in resolve_versions(model, "", f"t{n}")}
+    assert drawn == {"v1"}, "nor does it stand in for another"
+    assert resolve_versions(model, "v2", "t")[0].folder == "/m/2"
 
 
 def test_aliases_lead_to_the_model_and_other_tenants_models_to_nothing() -> None:

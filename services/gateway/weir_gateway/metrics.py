@@ -12,6 +12,7 @@ from weir_core.telemetry.metrics import (
     TTFT_BUCKETS,
     LabelCap,
 )
+from weir_gateway.version_metrics import VersionMetrics
 
 _SPEED_BUCKETS = (
     1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 400.0, 1000.0,
@@ -31,6 +32,7 @@ class GatewayMetrics:
         self._tenants = LabelCap()
         self._models = LabelCap()
         self._limits = LabelCap()
+        self._versions = VersionMetrics(registry)
         self._series: dict[tuple[str, str], _Series] = {}
         labels = ("model",)
 
@@ -104,6 +106,7 @@ class GatewayMetrics:
 
     def ended(self, record: LifecycleRecord, arrived_us: int) -> None:
         """An accepted request has ended."""
+        self._versions.ended(record, arrived_us)
         tenant, model, usage = record.subject.tenant_id, record.subject.model, record.usage
         key = (tenant, model)
         series = self._series.get(key)

@@ -33,6 +33,7 @@ def record_of(live: LiveRequest, ending: Ending | None = None) -> LifecycleRecor
         attempts=facts.attempt,
         trace_id=_trace_id(live.trace.traceparent),
     )
+    record.subject.model_version = live.model_version
     setattr(record, "class", prepared.request_class)
     for name, unix_us in (
         ("accepted_time", facts.accepted_us),

@@ -257,6 +257,11 @@ class LiveRequest:
         """The newest attempt."""
         return Attempt(request_id=self.id, number=self.facts.attempt)
 
+    @property
+    def model_version(self) -> str:
+        """The version that serves it; before that is known the one that was chosen."""
+        return self.facts.model_version or self.prepared.subject.model_version
+
     def _has_reader(self) -> bool:
         """Somebody reads: what is sampled until an abort takes effect is charged, so shown."""
         return self._stop is None or self._stop.outcome not in (
@@ -303,6 +308,7 @@ class LiveRequest:
         self._terminal = None
         facts.attempt = event.attempt.number
         facts.worker_id = event.worker_id
+        facts.model_version = event.model_version
         facts.output_tokens = facts.cached_tokens = 0
         facts.sent = facts.ever_sent = True
         self.state = State.STARTED

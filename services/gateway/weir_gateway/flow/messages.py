@@ -57,6 +57,7 @@ def enqueue_message(
         attempts=facts.attempt,
         excluded_workers=sorted(facts.excluded),
         preemptions=facts.preemptions,
+        fallback_versions=prepared.fallback_versions,
         mode=prepared.mode,
         choices=prepared.choices if prepared.choices > 1 else 0,
         prefix_hashes=placement_hashes(prepared),

@@ -24,6 +24,7 @@ class RequestFacts:
         output_tokens: seen of the newest attempt.
         cached_tokens: of its prompt, read from the cache.
         excluded: workers that failed it.
+        model_version: that the newest attempt's worker serves; empty before, or unknown.
         preemptions: attempts that gave their place to a more urgent request.
     """
 
@@ -45,3 +46,4 @@ class RequestFacts:
     cached_tokens: int = 0
     excluded: set[str] = field(default_factory=set)
     preemptions: int = 0
+    model_version: str = ""

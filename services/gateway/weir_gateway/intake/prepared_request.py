@@ -28,6 +28,7 @@ class PreparedRequest:
         choices: answers to make.
         output_format: what each must match; None for anything.
         echo: text that each begins with.
+        fallback_versions: may serve it while no live worker serves the subject's, in order.
     """
 
     caller: Caller
@@ -48,6 +49,7 @@ class PreparedRequest:
     output_format: OutputFormat | None = None
     echo: str = ""
     conversation_id: str = ""
+    fallback_versions: tuple[str, ...] = ()
 
     @property
     def output_tokens(self) -> int:

@@ -1,11 +1,13 @@
 """From a request as it came to one that can be reserved and run."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import DeliveryMode, RequestClass, Subject
-from weir.directory.v1.directory_pb2 import Model, ModelVersion
+from weir.directory.v1.directory_pb2 import Model, ModelVersion, VersionFallback
 from weir_core.directory import DirectoryIndex, Parameters
 from weir_core.errors import InvalidField
 from weir_core.errors.refusal import over_context
@@ -22,7 +24,8 @@ from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.kv_use import check_kv_quota
 from weir_gateway.intake.prepared_request import PreparedRequest
-from weir_gateway.intake.routing import resolve_model, resolve_version
+from weir_gateway.intake.routing import resolve_model, resolve_versions
+from weir_gateway.intake.version_choice import sticky_key
 from weir_gateway.text.model_text import ModelText, Prompt
 from weir_gateway.text.model_texts import ModelTexts
 
@@ -53,7 +56,7 @@ class Preparer:
         index = self._directory.required
         check_request(request)
         model = resolve_model(index, caller, request.model)
-        version = resolve_version(model, request.model_version, caller.tenant_id)
+        version, *others = _versions(model, caller, request)
         parameters = index.parameters(model.name, caller.tenant_id)
         wanted = _wanted_tokens(request, caller, parameters)
         text = self._texts.get(model.name, version.folder)
@@ -66,7 +69,8 @@ class Preparer:
             check_min_tokens(request, most)
         names = request.names
         check_kv_quota(caller.policy.kv, len(prompt.token_ids), most, names.max_new_tokens)
-        return _assembled(caller, request, model, version, parameters, text, prompt, most)
+        prepared = _assembled(caller, request, model, version, parameters, text, prompt, most)
+        return replace(prepared, fallback_versions=self._alike(model, text, others))
 
     async def tokenize(self, caller: Caller, request: GenerationRequest) -> tuple[Prompt, int]:
         """The prompt's tokens and the context of the model, without any bound on length.
@@ -76,10 +80,19 @@ class Preparer:
         """
         check_request(request)
         model = resolve_model(self._directory.required, caller, request.model)
-        version = resolve_version(model, request.model_version, caller.tenant_id)
+        version = _versions(model, caller, request)[0]
         text = self._texts.get(model.name, version.folder)
         context = model.max_context_tokens
         return await self._prompt(text, caller.tenant_id, request, context), context
+
+    def _alike(
+        self, model: Model, text: ModelText, versions: Sequence[ModelVersion]
+    ) -> tuple[str, ...]:
+        """Versions that would have made the same prompt of the request."""
+        if model.version_fallback == VersionFallback.VERSION_FALLBACK_NONE:
+            return ()
+        others = [(version.version, self._texts.loaded(version.folder)) for version in versions]
+        return tuple(name for name, other in others if other and other.writes_like(text))
 
     async def _prompt(
         self, text: ModelText, tenant_id: str, request: GenerationRequest, context: int
@@ -90,6 +103,12 @@ class Preparer:
         return await loop.run_in_executor(
             self._threads, _make_prompt, text, tenant_id, request, context
         )
+
+
+def _versions(model: Model, caller: Caller, request: GenerationRequest) -> list[ModelVersion]:
+    session = request.session_id or request.conversation_id
+    key = sticky_key(model, caller.tenant_id, session)
+    return resolve_versions(model, request.model_version, key)
 
 
 def _make_prompt(

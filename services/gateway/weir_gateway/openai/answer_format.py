@@ -43,18 +43,17 @@ class AnswerFormat:
         self._chat = chat
         self._include_usage = include_usage
         self._prepared = prepared
+        self._live = live
         kind = "chatcmpl" if chat else "cmpl"
         self._head = {
             "id": f"{kind}-{live.id.removeprefix('req_')}",
             "created": live.facts.accepted_us // 1_000_000,
             "model": prepared.subject.model,
-            "system_fingerprint": prepared.subject.model_version or None,
         }
         self._choices = [Choice(prepared, index, chat=chat) for index in range(prepared.choices)]
         # Of text without log-probabilities only the text itself changes from piece to piece.
         self._templates: list[tuple[bytes, bytes]] = []
-        if not live.delivery.whole and not self._choices[0].tells:
-            self._templates = [self._template(choice) for choice in self._choices]
+        self._has_templates = not live.delivery.whole and not self._choices[0].tells
         self._echoes = prepared.sampling.HasField("prompt_logprobs")
 
     def opening(self) -> bytes:
@@ -69,6 +68,9 @@ class AnswerFormat:
     def pieces(self, pieces: Sequence[Piece]) -> bytes:
         """Events with new text."""
         events = []
+        if pieces and self._has_templates and not self._templates:
+            # Only now is it known which version serves.
+            self._templates = [self._template(choice) for choice in self._choices]
         for piece in pieces:
             if self._templates:
                 if piece.text:
@@ -145,10 +147,11 @@ class AnswerFormat:
         return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
     def _object(self, suffix: str) -> dict[str, Any]:
-        if not self._chat:
-            return {**self._head, "object": "text_completion"}
-        name = f"chat.completion.{suffix}" if suffix else "chat.completion"
-        return {**self._head, "object": name}
+        name = "text_completion"
+        if self._chat:
+            name = f"chat.completion.{suffix}" if suffix else "chat.completion"
+        version = self._live.model_version or None
+        return {**self._head, "system_fingerprint": version, "object": name}
 
 
 def _error_event(error: WeirError) -> bytes:

@@ -37,10 +37,12 @@ class ModelText:
         template: ChatTemplate | None,
         fingerprint: bytes,
         vocab_size: int,
+        template_source: str = "",
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
         self._prefixes = SharedPrefixes(template.render) if template else None
+        self._template_source = template_source
         self.fingerprint = fingerprint
         self.vocab_size = vocab_size
         self.token_bytes = TokenBytes(tokenizer)
@@ -58,7 +60,13 @@ class ModelText:
             template=ChatTemplate(source, folder.special_tokens, clock) if source else None,
             fingerprint=bytes.fromhex(folder.tokenizer_fingerprint),
             vocab_size=folder.vocab_size,
+            template_source=source or "",
         )
+
+    def writes_like(self, other: "ModelText") -> bool:
+        """Whether it makes the same tokens of every request."""
+        mine = self.fingerprint, self._template_source
+        return mine == (other.fingerprint, other._template_source)
 
     def chat_prompt(self, tenant_id: str, chat: Chat, longest: int) -> Prompt:
         """Renders and tokenises a chat; the template holds the special tokens.

@@ -64,6 +64,10 @@ class ModelTexts:
             )
         return text
 
+    def loaded(self, folder: str) -> ModelText | None:
+        """The text of a folder; None while it is not loaded."""
+        return self._texts.get(folder)
+
     @property
     def settled(self) -> bool:
         """Whether every folder of some version of the directory was tried."""

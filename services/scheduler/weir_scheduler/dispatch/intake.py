@@ -112,6 +112,7 @@ class Intake:
             attempts=max(request.attempts, self._state.attempts.highest_of(request.request_id)),
             excluded=request.excluded,
             choices=request.choices,
+            fallback_versions=request.fallback_versions,
             long=prompt_length(request.prompt_tokens, rules.long_context_threshold)
             is PromptLength.LONG,
         )

@@ -45,6 +45,7 @@ class NewRequest:
         attempts: made already, when a scheduler was lost.
         excluded: workers that failed it.
         choices: answers to be made at once.
+        fallback_versions: may serve it while no live worker serves its own, in order.
         preemptions: of the attempts, those that gave their place to a more urgent request.
         waiting_since_wall_us: begin of its wait, when it is enqueued again; None for now.
         running_worker_id: where it runs already as number `attempts`; empty if it waits.
@@ -65,6 +66,7 @@ class NewRequest:
     attempts: int = 0
     excluded: frozenset[str] = frozenset()
     choices: int = 1
+    fallback_versions: tuple[str, ...] = ()
     preemptions: int = 0
     waiting_since_wall_us: int | None = None
     running_worker_id: str = ""

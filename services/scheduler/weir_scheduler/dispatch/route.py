@@ -1,5 +1,7 @@
 """Which lane a request waits in."""
 
+from dataclasses import replace
+
 from weir_core.errors import InvalidField
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.queues.entry import QueueEntry
@@ -13,13 +15,15 @@ def route(state: SchedulerState, entry: QueueEntry) -> tuple[LaneKey, PoolRules]
     """The lane of a request, and the pool that it belongs to.
 
     The pool that is meant for it; while that has no live worker and says `when_gone: shared`,
-    the next one that may run it and has one.
+    the next one that may run it and has one. Likewise the first of its fall-back versions with a
+    live worker while its own version has none.
 
     Raises:
         WeirError: the model is unknown.
         InvalidField: no pool of the model takes such requests.
     """
     first = state.rules.pool(entry.model)
+    entry = _of_live_version(state, entry)
     if not first.further and not _is_bound(first):
         owner = state.fleet.owner_for(entry.model, entry.model_version, entry.tenant_id)
         return LaneKey(entry.model, entry.model_version, owner), first
@@ -32,6 +36,16 @@ def route(state: SchedulerState, entry: QueueEntry) -> tuple[LaneKey, PoolRules]
         if pool.when_gone is not WhenGone.SHARED or len(lanes) == 1 or _has_live(state, key):
             return key, pool
     return lanes[0]
+
+
+def _of_live_version(state: SchedulerState, entry: QueueEntry) -> QueueEntry:
+    if not entry.fallback_versions:
+        return entry
+    now_us = state.now_us()
+    for version in (entry.model_version, *entry.fallback_versions):
+        if any(w.info.serves(entry.model, version) and w.live(now_us) for w in state.fleet):
+            return replace(entry, model_version=version)
+    return entry
 
 
 def _is_bound(pool: PoolRules) -> bool:

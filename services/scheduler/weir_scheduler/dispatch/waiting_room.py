@@ -120,7 +120,7 @@ class WaitingRoom:
 
     def watch_lane(self, lane: Lane, now_us: int) -> None:
         """No live worker serves a lane any more: what is in it goes elsewhere, or waits less."""
-        if lane.pool.when_gone is WhenGone.SHARED:
+        if lane.pool.when_gone is WhenGone.SHARED or lane.key.version:
             self._move_away(lane)
         for entry in lane.entries():
             self._watch_for_worker(lane, entry, now_us)

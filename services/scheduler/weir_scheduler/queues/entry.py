@@ -45,6 +45,7 @@ class QueueEntry:
         attempts: dispatches made so far.
         excluded: workers that failed it.
         choices: answers to be made at once, 1 or more.
+        fallback_versions: may serve it while no live worker serves `model_version`, in order.
         long: whether the prompt is above `long_context_threshold`.
         cached_tokens: prompt tokens that the best cache of the pool held when it came; fewer
             than prompt_tokens.
@@ -70,6 +71,7 @@ class QueueEntry:
     attempts: int = 0
     excluded: frozenset[str] = frozenset()
     choices: int = 1
+    fallback_versions: tuple[str, ...] = ()
     long: bool = False
     cached_tokens: int = 0
 

@@ -61,6 +61,7 @@ def new_request(message: wire.Enqueue) -> NewRequest:
         attempts=message.attempts,
         excluded=frozenset(message.excluded_workers),
         choices=max(1, message.choices),
+        fallback_versions=tuple(message.fallback_versions),
         preemptions=message.preemptions,
         waiting_since_wall_us=_moment(message, "waiting_since"),
         running_worker_id=message.running_worker_id,
