@@ -18,7 +18,6 @@ from weir_core.errors import Reason
 from weir_core.prefix_hash import PREFIX_GRANULARITY
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.dispatch.outbox import Dispatch
-from weir_scheduler.dispatch.request_record import Phase
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.rules.rules import TenantRules, WorkerRules
 from weir_scheduler.scheduler import Scheduler
@@ -181,10 +180,10 @@ class FleetModel:
 
     def backlogged(self) -> set[str]:
         """Tenants with a waiting request that no limit of their own holds back."""
-        lanes = self.scheduler._state.lanes.values()
-        waiting = {record.entry.tenant_id for record in self.scheduler.queued()
-                   if record.phase is Phase.WAITING}  # fmt: skip
-        return {t for t in waiting if not any(lane.is_blocked(t) for lane in lanes)}
+        found: set[str] = set()
+        for lane in self.scheduler._state.lanes.values():
+            found.update(t for _, t, _ in lane.queues() if not lane.is_blocked(t))
+        return found
 
     def _register(self, replica: Replica) -> None:
         info = worker_info(

@@ -1,19 +1,33 @@
-"""The way in which tenants take turns, as a pool is configured."""
+"""The ways in which tenants take turns, by what the configuration calls them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from weir_scheduler.policies.named import policy_named
+from weir_scheduler.policies.ordering import OrderingPolicy
 from weir_scheduler.queues.rounds.locality.cached_pieces import NothingCached, PrefixReader
 from weir_scheduler.queues.rounds.locality.locality_round import LocalityRound
 from weir_scheduler.queues.rounds.shared.shared_round import SharedRound
 from weir_scheduler.queues.rounds.tenant_round import TenantRound
 from weir_scheduler.queues.rounds.weighted.weighted_round import WeightedRound
-from weir_scheduler.rules.queue_rules import FairQueue
+from weir_scheduler.rules.queue_rules import QueueRules
 from weir_scheduler.rules.rules import Isolation, PoolRules
+
+WeightOf = Callable[[str], int]
+NewRound = Callable[[OrderingPolicy, WeightOf, QueueRules, PrefixReader], TenantRound]
+
+ROUNDS: Mapping[str, NewRound] = {
+    "shared": lambda policy, weight_of, rules, prefixes: SharedRound(policy),
+    "tokens": lambda policy, weight_of, rules, prefixes: WeightedRound(policy, weight_of),
+    "locality": lambda policy, weight_of, rules, prefixes: LocalityRound(
+        policy, weight_of, rules, prefixes
+    ),
+}
+"""Every way: isolation `shared`, and the fair queues of the other isolations. A new one is added
+here and is then held to the conformance suite."""
 
 
 def new_round(
-    pool: PoolRules, weight_of: Callable[[str], int], prefixes: PrefixReader | None = None
+    pool: PoolRules, weight_of: WeightOf, prefixes: PrefixReader | None = None
 ) -> TenantRound:
     """An empty round.
 
@@ -27,9 +41,7 @@ def new_round(
         ValueError: a parameter of the policy is out of its range.
     """
     policy = policy_named(pool.policy, pool.queue.ordering)
-    if pool.isolation is Isolation.SHARED:
-        return SharedRound(policy)
-    if pool.queue.fair_queue is FairQueue.LOCALITY:
-        known = prefixes or NothingCached()
-        return LocalityRound(policy, weight_of, pool.queue.quantum_tokens, known)
-    return WeightedRound(policy, weight_of)
+    shared = pool.isolation is Isolation.SHARED
+    name = "shared" if shared else pool.queue.fair_queue.value
+    known = NothingCached() if prefixes is None else prefixes
+    return ROUNDS[name](policy, weight_of, pool.queue, known)

@@ -10,6 +10,7 @@ from weir_scheduler.queues.rounds.locality.longest_prefix import LongestPrefix
 from weir_scheduler.queues.rounds.tenant_queues import TenantQueues
 from weir_scheduler.queues.rounds.weighted.service_counters import SCALE, ServiceCounters
 from weir_scheduler.queues.tenant_queue import TenantQueue
+from weir_scheduler.rules.queue_rules import QueueRules
 
 _MOVED = 8
 _VERIFIED = 8
@@ -33,7 +34,7 @@ class LocalityRound:
     Args:
         policy: order within a tenant, where cached prefixes are equal.
         weight_of: a tenant's weight.
-        quantum_tokens: weighted tokens at weight 1, 1 or more.
+        rules: the quantum, and bounds on overtaking within a tenant.
         prefixes: what the pool's caches hold.
     """
 
@@ -41,14 +42,14 @@ class LocalityRound:
         self,
         policy: OrderingPolicy,
         weight_of: Callable[[str], int],
-        quantum_tokens: int,
+        rules: QueueRules,
         prefixes: PrefixReader,
     ) -> None:
         self._pieces = CachedPieces(prefixes)
-        self._queues = TenantQueues(LongestPrefix(policy, self._pieces.of))
+        self._queues = TenantQueues(LongestPrefix(policy, self._pieces.of, rules.ordering))
         self._counters = ServiceCounters(weight_of)
         self._blocked: set[str] = set()
-        self._quantum = max(1, quantum_tokens) * SCALE
+        self._quantum = max(1, rules.quantum_tokens) * SCALE
         self._grant = self._quantum
         self._granted: KeyedHeap[str] = KeyedHeap()
         """Waiting tenants that may be chosen, by prefix; all have a positive deficit."""
@@ -60,13 +61,8 @@ class LocalityRound:
 
     def add(self, entry: QueueEntry) -> None:
         """Adds a request; a tenant that did not wait gets no more than one quantum."""
-        # Before the queue asks for its key.
+        self._queues.add(entry)
         self._pieces.add(entry)
-        try:
-            self._queues.add(entry)
-        except ValueError:
-            self._pieces.remove(entry)
-            raise
         if self._waits(entry.tenant_id):
             self._refresh(entry.tenant_id)
         else:

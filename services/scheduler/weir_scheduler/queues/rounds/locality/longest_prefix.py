@@ -5,6 +5,7 @@ from collections.abc import Callable
 from weir_scheduler.policies.ordering import OrderingPolicy, OrderKey
 from weir_scheduler.policies.overtaking import Overtaking
 from weir_scheduler.queues.entry import QueueEntry
+from weir_scheduler.rules.ordering_parameters import OrderingParameters
 
 _BOUNDS = Overtaking(promote_after_us=10_000_000, promote_every=4, max_overtaken=1_000)
 
@@ -15,14 +16,20 @@ class LongestPrefix:
     Args:
         policy: of the pool; its bands stay apart, its order decides between equal prefixes.
         pieces_of: leading cached pieces of a waiting request.
+        parameters: bounds on overtaking, for a policy in order of arrival: it has none of its
+            own and needs some here.
     """
 
-    def __init__(self, policy: OrderingPolicy, pieces_of: Callable[[QueueEntry], int]) -> None:
+    def __init__(
+        self,
+        policy: OrderingPolicy,
+        pieces_of: Callable[[QueueEntry], int],
+        parameters: OrderingParameters,
+    ) -> None:
         self._policy = policy
         self._pieces_of = pieces_of
         self.name = policy.name
-        # A policy in order of arrival has no bounds of its own, and needs some here.
-        self.overtaking: Overtaking | None = policy.overtaking or _BOUNDS
+        self.overtaking: Overtaking | None = policy.overtaking or _BOUNDS.adjusted(parameters)
 
     def key(self, entry: QueueEntry) -> OrderKey:
         """Band, cached pieces downwards, then the policy's own."""
