@@ -3,7 +3,7 @@ import torch
 
 from weir_core.errors import InvalidField
 from weir_worker.kernels.library import Kernels
-from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
+from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear, NativeWideLinear
 from weir_worker.linear import Int8Weight
 
 _SHAPES = [(96, 64), (291, 48), (1, 1), (33, 130), (576, 1536)]
@@ -57,11 +57,47 @@ def test_int8_is_the_integer_product_and_rows_are_independent(
         assert torch.equal(linear(x[-rows:]), whole[-rows:])
 
 
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("biased", [False, True])
+def test_wide_is_the_integer_product_and_rows_are_independent(
+    kernels: Kernels, shape: tuple[int, int], biased: bool
+) -> None:
+    (weight, bias), x = _made(shape, biased), _input(shape)
+    rounded = Int8Weight.full_range(weight)
+    linear = NativeWideLinear(kernels, rounded, bias)
+    depth, offset = -(-shape[1] // 16) * 16, 0 if bias is None else bias.double()
+    level = min(32_767, (2**31 - 1) // (127 * depth))
+    peaks = x.abs().amax(1, keepdim=True)
+    levels = (x * (level / peaks)).round().double()
+    sums = levels @ rounded.levels.double().T
+    exact = sums * (peaks / level * rounded.scales).double() + offset
+    whole = linear(x)
+    assert torch.allclose(whole.double(), exact, rtol=1e-4, atol=1e-4 * float(exact.abs().max()))
+    # Activations of 14 bits: what is left is the rounding of the weight.
+    near = x.double() @ (rounded.levels * rounded.scales[:, None]).double().T + offset
+    bound = 1e-3 * x.norm(dim=1, keepdim=True) + 1e-5
+    assert ((whole - near).abs() <= bound).all()
+    for rows in _ROWS:
+        assert torch.equal(linear(x[:rows]), whole[:rows])
+        assert torch.equal(linear(x[-rows:]), whole[-rows:])
+
+
+def test_wide_sums_of_the_largest_numbers_are_exact(kernels: Kernels) -> None:
+    for depth in (16, 1536, 65_536):
+        signs = torch.tensor([1, -1], dtype=torch.int8).repeat(depth // 2)
+        levels = torch.stack([torch.full((depth,), 127, dtype=torch.int8), -127 * signs])
+        linear = NativeWideLinear(kernels, Int8Weight(levels, torch.full((2,), 1 / 127)))
+        x = torch.stack([torch.ones(depth), signs.float()])
+        expected = torch.tensor([[depth, 0], [0, -depth]], dtype=torch.float32)
+        assert torch.allclose(linear(x), expected, rtol=1e-6)
+
+
 def test_the_number_of_threads_changes_no_bit(kernels: Kernels) -> None:
     (weight, _), x = _made((291, 48), False), _input((291, 48))
     for linear in (
         NativeLinear(kernels, weight),
         NativeInt8Linear(kernels, Int8Weight.full_range(weight)),
+        NativeWideLinear(kernels, Int8Weight.full_range(weight)),
     ):
         whole = linear(x)
         for threads in (1, 2):
@@ -78,10 +114,13 @@ def test_int8_sums_of_the_largest_numbers_are_exact(kernels: Kernels) -> None:
     assert torch.allclose(linear(x), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [NativeInt8Linear, NativeWideLinear])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_int8_marks_a_row_that_is_not_finite_and_no_other(kernels: Kernels, bad: float) -> None:
+def test_int8_marks_a_row_that_is_not_finite_and_no_other(
+    kernels: Kernels, bad: float, kind: type[NativeInt8Linear | NativeWideLinear]
+) -> None:
     weight, _ = _made((64, 64), False)
-    linear, x = NativeInt8Linear(kernels, Int8Weight.full_range(weight)), _input((64, 64), 20)
+    linear, x = kind(kernels, Int8Weight.full_range(weight)), _input((64, 64), 20)
     clean = linear(x)
     x[7, 3] = bad
     spoilt = linear(x)
@@ -90,10 +129,13 @@ def test_int8_marks_a_row_that_is_not_finite_and_no_other(kernels: Kernels, bad:
     assert torch.equal(spoilt[kept], clean[kept])
 
 
-def test_int8_of_nothing_is_nothing(kernels: Kernels) -> None:
+@pytest.mark.parametrize("kind", [NativeInt8Linear, NativeWideLinear])
+def test_int8_of_nothing_is_nothing(
+    kernels: Kernels, kind: type[NativeInt8Linear | NativeWideLinear]
+) -> None:
     weight, bias = _made((64, 64), True)
     assert bias is not None
-    linear = NativeInt8Linear(kernels, Int8Weight.full_range(weight), bias)
+    linear = kind(kernels, Int8Weight.full_range(weight), bias)
     assert torch.equal(linear(torch.zeros(2, 64)), bias.expand(2, 64))
     assert linear(torch.zeros(0, 64)).shape == (0, 64)
     assert NativeLinear(kernels, weight)(torch.zeros(0, 64)).shape == (0, 64)

@@ -9,11 +9,17 @@ from tests.default_model import default_model_folder
 from tests.tiny_llama import write_tiny_llama
 from tests.worker.numerics.support import chunked, forward, made_up_tokens
 from weir_core.errors import InvalidField
+from weir_worker.attention.gather import GatherAttention
+from weir_worker.attention.native import NativeAttention
 from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.factory import build_engine
+from weir_worker.kernels.build import build
 from weir_worker.kernels.choice import load_kernels
 from weir_worker.kernels.library import Kernels
+from weir_worker.kernels.processor import cpu_flags, levels
 from weir_worker.kv.host_tier import HostTier
+from weir_worker.models.base import ForwardBatch, SequenceSlice
+from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
 from weir_worker.models.self_test import batch_invariance
 
@@ -113,3 +119,82 @@ def test_blocks_go_to_host_memory_and_come_back(kernels: Kernels, tmp_path: Path
     tier.restore(cold, [6, 3])
     after = forward(model, [(tokens, 2 * size, 8, [6, 3, 5])], rows=[7])
     assert torch.equal(after, whole)
+
+
+_DECODED: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama 3.1": {"rope_scaling": _LLAMA31},
+    "mistral, window": {"model_type": "mistral", "sliding_window": 40},
+    "qwen2, biases": {"model_type": "qwen2"},
+}
+
+
+@pytest.mark.parametrize("member", _DECODED)
+def test_one_call_a_step_has_the_bits_of_the_parts(tmp_path: Path, member: str) -> None:
+    kernels = _avx2()
+    model = load_model(
+        write_tiny_llama(tmp_path, overrides=_DECODED[member]), kernels=kernels, precision="int8"
+    )
+    assert model._decoder is not None
+    assert batch_invariance(model)
+    tokens, other = made_up_tokens(150, 320), made_up_tokens(33, 320)[::-1]
+    table, second = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7], [10, 12, 11]
+    model.allocate_kv(13, 16)
+    pieces = [(tokens, 0, 150, table), (other, 0, 33, second)]
+    at_once = forward(model, pieces, rows=[0, 149, 150, 182]), _bits(model)
+    by_chunks = chunked(model, tokens, 7, table)
+    assert torch.equal(by_chunks[[0, 149]], at_once[0][:2])
+    model._decoder = None
+    model.allocate_kv(13, 16)
+    by_parts = forward(model, pieces, rows=[0, 149, 150, 182]), _bits(model)
+    assert torch.equal(at_once[0], by_parts[0])
+    assert torch.equal(at_once[1], by_parts[1])
+
+
+def test_one_call_a_step_without_logits_writes_the_cache(tmp_path: Path) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=_avx2(), precision="int8")
+    tokens = made_up_tokens(20, 320)
+    caches = []
+    for rows in ([], [19]):
+        model.allocate_kv(2, 16)
+        assert len(forward(model, [(tokens, 0, 20, [0, 1])], rows=rows)) == len(rows)
+        caches.append(_bits(model))
+    assert torch.equal(*caches)
+
+
+def test_what_the_decoder_cannot_take_is_refused(tmp_path: Path) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=_avx2(), precision="int8")
+    model.allocate_kv(4, 16)
+    decoder, cache = model._decoder, model._cache
+    assert decoder is not None
+    assert cache is not None
+    pieces = [SequenceSlice(0, 20, [0, 1])]
+    plan = NativeAttention(_avx2()).plan(ForwardBatch([0] * 20, pieces, [19]), cache)
+    x, wanted = torch.zeros(20, model.config.hidden_size), torch.tensor([19])
+    for bad in (torch.zeros(19, x.shape[1]), x[:, :-1], x.double()):
+        with pytest.raises(InvalidField, match="x is"):
+            decoder.run(bad, plan, wanted)
+    for rows in ([20], [-1], [3, 20]):
+        with pytest.raises(InvalidField, match="wanted is"):
+            decoder.run(x, plan, torch.tensor(rows))
+    far = ForwardBatch([0], [SequenceSlice(model.config.max_context, 1, [0] * 1000)], [0])
+    with pytest.raises(InvalidField, match="position is"):
+        decoder.run(x[:1], NativeAttention(_avx2()).plan(far, cache), torch.tensor([0]))
+    model.allocate_kv(5, 16)
+    with pytest.raises(InvalidField, match="it must be of 5"):
+        decoder.run(x, plan, wanted)
+    with pytest.raises(InvalidField, match="of attention 'native'"):
+        decoder.run(x, GatherAttention().plan(ForwardBatch([0] * 20, pieces, []), cache), wanted)
+
+
+def _avx2() -> Kernels:
+    """The only level whose 8-bit layers the decoder knows."""
+    if "avx2" not in levels(cpu_flags()):
+        pytest.skip("kernels need Linux on x86-64 with AVX2")
+    return Kernels(build("avx2", timeout_s=100), "avx2")
+
+
+def _bits(model: LlamaModel) -> torch.Tensor:
+    """A copy of all keys and values."""
+    assert model._cache is not None
+    return torch.stack([t.flatten() for t in (*model._cache.keys, *model._cache.values)])

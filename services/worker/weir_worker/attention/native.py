@@ -110,6 +110,7 @@ class NativeAttention:
             torch.from_numpy(_tasks(batch.slices, begins)),
             rows.positions.shape[0],
             cache.num_blocks,
+            max(piece.start + piece.length for piece in batch.slices) - 1,
         )
 
 
@@ -124,6 +125,7 @@ class NativePlan:
         tasks: int64 [tasks, 4]: first row, rows, position of the first, begin in `tables`.
         num_rows: of the step.
         num_blocks: of the cache, above every number in `tables`.
+        last_position: the largest of the step.
     """
 
     rows: StepRows
@@ -132,6 +134,7 @@ class NativePlan:
     tasks: torch.Tensor
     num_rows: int
     num_blocks: int
+    last_position: int
 
     def attend(
         self,

@@ -20,7 +20,11 @@ class _Hadamard(ctypes.Structure):
 
 
 class NativeGate:
-    """silu(gate) * up, then a Hadamard transform if there is one; rows are independent."""
+    """silu(gate) * up, then a Hadamard transform if there is one; rows are independent.
+
+    Attributes:
+        hadamard_address: of the transform, for other native code, as long as this lives; or None.
+    """
 
     def __init__(self, kernels: Kernels, hadamard: Hadamard | None = None) -> None:
         """Keep the transform's matrix.
@@ -29,7 +33,8 @@ class NativeGate:
             InvalidField: its base is above 128.
         """
         self._apply = kernels.library.weir_silu_mul
-        self._multiple, self._address = 1, None
+        self._multiple = 1
+        self.hadamard_address: int | None = None
         if hadamard is None:
             return
         base, power = len(hadamard.base), len(hadamard.power)
@@ -38,7 +43,7 @@ class NativeGate:
         self._multiple = base * power
         self._matrix = hadamard.base.T.float().contiguous()  # the structure holds its address
         self._hadamard = _Hadamard(base, power, self._matrix.data_ptr())
-        self._address = ctypes.byref(self._hadamard)
+        self.hadamard_address = ctypes.addressof(self._hadamard)
 
     def __call__(self, gate_up: torch.Tensor) -> torch.Tensor:
         """Map [rows, 2 * width], gate first, to [rows, width]; width % 16 == 0."""
@@ -49,5 +54,5 @@ class NativeGate:
             raise InvalidField("width", width, f"a multiple of {self._multiple}")
         out = torch.empty(rows, width)
         threads = torch.get_num_threads()
-        self._apply(gate_up.data_ptr(), rows, width, self._address, out.data_ptr(), threads)
+        self._apply(gate_up.data_ptr(), rows, width, self.hadamard_address, out.data_ptr(), threads)
         return out

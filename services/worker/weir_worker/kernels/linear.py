@@ -10,6 +10,8 @@ from weir_worker.linear import Int8Weight
 
 _STRIP = 32  # outputs that the kernels compute side by side
 _DEPTH = 64  # inputs are padded to a multiple of this for int8
+_WIDE_STRIP, _WIDE_DEPTH = 16, 16  # the same for 16-bit activations
+_LINE = 64
 _MOST_INPUTS = 65_536  # beyond, sums of products of bytes might leave 32 bits
 
 
@@ -115,6 +117,70 @@ class NativeInt8Linear:
         y = torch.empty(rows, self._out)
         self._apply(self._address, x.data_ptr(), rows, y.data_ptr(), torch.get_num_threads())
         return y
+
+
+class _WideWeight(ctypes.Structure):
+    _fields_ = (
+        ("out", ctypes.c_int64),
+        ("in", ctypes.c_int64),
+        ("packed", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+    )
+
+
+class NativeWideLinear:
+    """y = x W^T + b with 8-bit weights scaled by output and 16-bit activations scaled by row.
+
+    For processors without a multiply-add of bytes; see `csrc/linear_w8a16.h`. Sums are of
+    integers and exact. A row that holds NaN or infinity gives NaN.
+
+    Attributes:
+        shape: of the weight, [out, in].
+        address: of the packed weight, for other native code; valid as long as this lives.
+    """
+
+    def __init__(
+        self, kernels: Kernels, weight: Int8Weight, bias: torch.Tensor | None = None
+    ) -> None:
+        """Pack the weight; the given tensors are not kept. The bias is fp32 [out].
+
+        Raises:
+            InvalidField: a tensor is of another kind, or out of its bounds.
+        """
+        levels, scales = weight.levels.contiguous(), weight.scales
+        self.shape = levels.shape
+        out, inputs = levels.shape
+        _check_levels(levels)
+        check(scales, "scales", out)
+        if bias is not None:
+            check(bias, "bias", out)
+        outputs = _padded(out, _WIDE_STRIP)
+        packed = _aligned(outputs * _padded(inputs, _WIDE_DEPTH))
+        kernels.library.weir_pack_w8a16(
+            levels.data_ptr(), out, inputs, packed.data_ptr(), torch.get_num_threads()
+        )
+        parts = (packed, _extended(scales, outputs), _extended(bias, outputs))
+        self._parts = parts  # the structure holds their addresses
+        addresses = (None if part is None else part.data_ptr() for part in parts)
+        self._weight = _WideWeight(out, inputs, *addresses)
+        self.address = ctypes.addressof(self._weight)
+        self._apply = kernels.library.weir_linear_w8a16
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Map [rows, in] to [rows, out]."""
+        rows = x.shape[0]
+        check(x, "x", rows, self.shape[1])
+        y = torch.empty(rows, self.shape[0])
+        self._apply(self.address, x.data_ptr(), rows, y.data_ptr(), torch.get_num_threads())
+        return y
+
+
+def _aligned(size: int) -> torch.Tensor:
+    """Bytes that begin with a line of the processor's cache."""
+    room = torch.empty(size + _LINE, dtype=torch.int8)
+    skipped = -room.data_ptr() % _LINE
+    return room[skipped : skipped + size]
 
 
 def _check_levels(levels: torch.Tensor) -> None:

@@ -1,16 +1,22 @@
 """The parts of a model by the compiled kernels, where they are faster or more exact."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from weir_worker.attention import AttentionBackend, AttentionName, PagedKvCache
 from weir_worker.attention.native import NativeAttention, NativeKvCache
+from weir_worker.kernels.decoder import NativeDecoder
 from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import STEP, Kernels
-from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear
+from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear, NativeWideLinear
+from weir_worker.kernels.norm import NativeNorm
 from weir_worker.linear import Hadamard, Int8Weight, Linear
 from weir_worker.models.config import ModelConfig
+from weir_worker.models.decoder import Decoder
+from weir_worker.models.llama_config import LlamaConfig
+from weir_worker.models.llama_layer import LlamaLayer
 from weir_worker.models.parts import Gate, Norm, TorchParts
 
 
@@ -49,35 +55,29 @@ class NativeParts(TorchParts):
 
     def int8_weight(self, weight: torch.Tensor) -> Int8Weight:
         """See `Parts.int8_weight`."""
-        return super().int8_weight(weight) if self._fbgemm else Int8Weight.full_range(weight)
+        return Int8Weight.full_range(weight)
 
     def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
         """See `Parts.int8_linear`."""
-        if self._fbgemm:
-            return super().int8_linear(weight, bias)
-        return NativeInt8Linear(self._kernels, weight, bias)
+        # Bytes are multiplied into 32 bits by VNNI alone.
+        kind = NativeWideLinear if self._kernels.level == "avx2" else NativeInt8Linear
+        return kind(self._kernels, weight, bias)
 
     @property
     def int8_method(self) -> str | None:
         """See `Parts.int8_method`."""
-        return super().int8_method if self._fbgemm else "native-1"
+        return "native-2" if self._kernels.level == "avx2" else "native-1"
 
     @property
     def kernels(self) -> str:
         """See `Parts.kernels`."""
         return self._kernels.level
 
-    @property
-    def _fbgemm(self) -> bool:
-        """Whether torch's own 8-bit kernels are the faster ones: without VNNI they are."""
-        return self._kernels.level == "avx2" and super().int8_method is not None
-
     def norm(self, gain: torch.Tensor, width: int, eps: float) -> Norm:
         """See `Parts.norm`; those of heads are torch's."""
         if gain.dim() > 1:
             return super().norm(gain, width, eps)
-        gain = gain.contiguous()
-        return lambda x: self._kernels.rms_norm(x, gain, eps)
+        return NativeNorm(self._kernels, gain, eps)
 
     def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """See `Parts.rotate`."""
@@ -94,6 +94,12 @@ class NativeParts(TorchParts):
         if self._native_attention:
             return NativeAttention(self._kernels)
         return super().attention(name, device, **site)
+
+    def decoder(self, config: LlamaConfig, layers: Sequence[LlamaLayer]) -> Decoder | None:
+        """See `Parts.decoder`."""
+        if not self._native_attention:
+            return None
+        return NativeDecoder.of(self._kernels, config, layers)
 
     def cache(self, **sizes: Any) -> PagedKvCache:
         """See `Parts.cache`."""

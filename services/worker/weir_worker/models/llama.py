@@ -64,6 +64,7 @@ class LlamaModel:
             for rope in {kind.rope for kind in config.layers}
         }
         self._cache: PagedKvCache | None = None
+        self._decoder = parts.decoder(config, self._layers)
         self.int8_method = parts.int8_method if weights.int8 else None
         self.kernels = parts.kernels
 
@@ -88,16 +89,19 @@ class LlamaModel:
         Raises:
             InvalidField: a number is not positive.
         """
+        config = self._config
         self._cache = None  # frees the old one before the new one is made
         self._cache = self._parts.cache(
-            num_layers=self._config.num_layers,
+            num_layers=config.num_layers,
             num_blocks=num_blocks,
             block_size=block_size,
-            num_kv_heads=self._config.num_kv_heads,
-            head_dim=self._config.head_dim,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
             dtype=self._dtype,
             device=self._device,
         )
+        if self._decoder is not None:
+            self._decoder.bind(self._cache, [self._rotary[kind.rope] for kind in config.layers])
 
     def clear_kv(self, blocks: Sequence[int]) -> None:
         """See `CausalModel.clear_kv`."""
@@ -162,6 +166,8 @@ class LlamaModel:
         The last layer's keys and values are written for all rows, its output is computed for
         the wanted ones only: nobody reads the others'.
         """
+        if self._decoder is not None:
+            return self._decoder.run(x, plan, wanted)
         angles = {rope: table.at(plan.rows.positions) for rope, table in self._rotary.items()}
         last = len(self._layers) - 1
         for index, layer in enumerate(self._layers):

@@ -16,6 +16,11 @@ class LlamaLayer:
     """Norms, projections and gated MLP.
 
     Query, key and value come out of one product, gate and up of another.
+
+    Attributes:
+        attention_norm, qkv, output: around attention.
+        mlp_norm, gate_up, gate, down: the MLP.
+        plain: there is nothing else in it.
     """
 
     def __init__(
@@ -35,29 +40,30 @@ class LlamaLayer:
         self._rotated = config.num_heads + config.num_kv_heads
         self._head_dim = config.head_dim
         norm = partial(_norm, parts, config, weights)
-        self._attention_norm = norm(f"{prefix}input_layernorm")
+        self.attention_norm = norm(f"{prefix}input_layernorm")
         self._after_attention = self._after_mlp = None
         if config.member.sandwich_norms:
             self._after_attention = _norm(
                 parts, config, weights, f"{prefix}post_attention_layernorm"
             )
-            self._mlp_norm = norm(f"{prefix}pre_feedforward_layernorm")
+            self.mlp_norm = norm(f"{prefix}pre_feedforward_layernorm")
             self._after_mlp = norm(f"{prefix}post_feedforward_layernorm")
         else:
-            self._mlp_norm = norm(f"{prefix}post_attention_layernorm")
+            self.mlp_norm = norm(f"{prefix}post_attention_layernorm")
         gelu = config.member.activation == GELU_TANH
-        self._gate: Gate = _gelu_mul if gelu else weights.gate(parts)
+        self.gate: Gate = _gelu_mul if gelu else weights.gate(parts)
         self._head_norm = _head_norm(parts, config, weights, attention)
-        self._qkv = weights.linear(parts, [f"{attention}{part}_proj" for part in "qkv"])
-        self._output = weights.linear(parts, [f"{attention}o_proj"])
-        self._gate_up = weights.linear(parts, [f"{mlp}gate_proj", f"{mlp}up_proj"])
-        self._down = weights.linear(parts, [f"{mlp}down_proj"])
+        self.qkv = weights.linear(parts, [f"{attention}{part}_proj" for part in "qkv"])
+        self.output = weights.linear(parts, [f"{attention}o_proj"])
+        self.gate_up = weights.linear(parts, [f"{mlp}gate_proj", f"{mlp}up_proj"])
+        self.down = weights.linear(parts, [f"{mlp}down_proj"])
+        self.plain = self._head_norm is None and self._after_mlp is None and ranks.size == 1
 
     def project(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Rotated queries and keys, and values: each [rows, its heads, head_dim]."""
-        qkv = self._qkv(self._attention_norm(x)).view(x.shape[0], -1, self._head_dim)
+        qkv = self.qkv(self.attention_norm(x)).view(x.shape[0], -1, self._head_dim)
         qk, values = qkv[:, : self._rotated], qkv[:, self._rotated :]
         if self._head_norm is not None:
             qk = self._head_norm(qk)
@@ -66,9 +72,9 @@ class LlamaLayer:
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """Add attention's output and then the MLP's to the residual stream `x`, in place."""
-        change = self._ranks.summed(self._output(attended))
+        change = self._ranks.summed(self.output(attended))
         x.add_(change if self._after_attention is None else self._after_attention(change))
-        change = self._ranks.summed(self._down(self._gate(self._gate_up(self._mlp_norm(x)))))
+        change = self._ranks.summed(self.down(self.gate(self.gate_up(self.mlp_norm(x)))))
         return x.add_(change if self._after_mlp is None else self._after_mlp(change))
 
 

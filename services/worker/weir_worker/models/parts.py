@@ -1,7 +1,7 @@
 """How the parts of a layer are computed: by torch, or by something faster where it can serve."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn import functional
@@ -15,8 +15,13 @@ from weir_worker.linear import (
     PackedHadamard,
     make_linear,
 )
+from weir_worker.models.decoder import Decoder
 from weir_worker.models.rms_norm import RmsNorm
 from weir_worker.models.rope import rotate
+
+if TYPE_CHECKING:  # which are made of these parts
+    from weir_worker.models.llama_config import LlamaConfig
+    from weir_worker.models.llama_layer import LlamaLayer
 
 Norm = Callable[[torch.Tensor], torch.Tensor]
 Gate = Callable[[torch.Tensor], torch.Tensor]
@@ -80,6 +85,10 @@ class Parts(Protocol):
         """A KV cache for that backend; see `PagedKvCache`."""
         ...
 
+    def decoder(self, config: "LlamaConfig", layers: Sequence["LlamaLayer"]) -> Decoder | None:
+        """What computes all of these layers at once; None: each is called by itself."""
+        ...
+
 
 class TorchParts:
     """See `Parts`; on every device."""
@@ -132,6 +141,10 @@ class TorchParts:
     def cache(self, **sizes: Any) -> PagedKvCache:
         """See `Parts.cache`."""
         return PagedKvCache(**sizes)
+
+    def decoder(self, config: "LlamaConfig", layers: Sequence["LlamaLayer"]) -> Decoder | None:
+        """See `Parts.decoder`."""
+        return None
 
 
 def _silu_mul(gate_up: torch.Tensor) -> torch.Tensor:

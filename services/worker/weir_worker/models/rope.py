@@ -79,7 +79,11 @@ def _number(values: Mapping[str, Any], field: str, default: float | None) -> flo
 
 
 class RotaryTable:
-    """Cosines and sines of every position up to the context length."""
+    """Cosines and sines of every position up to the context length.
+
+    Attributes:
+        cos, sin: [max_context, head_dim]; the sines of the first half are negated.
+    """
 
     def __init__(
         self,
@@ -91,13 +95,13 @@ class RotaryTable:
     ) -> None:
         waves = parameters.inverse_frequencies(head_dim)
         angles = torch.outer(torch.arange(max_context).float(), waves).repeat(1, 2)
-        self._cos = angles.cos().to(device, dtype)
-        self._sin = angles.sin().to(device, dtype)
-        self._sin[:, : head_dim // 2].neg_()
+        self.cos = angles.cos().to(device, dtype)
+        self.sin = angles.sin().to(device, dtype)
+        self.sin[:, : head_dim // 2].neg_()
 
     def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and signed sines of [rows] positions, each [rows, 1, head_dim]."""
-        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
+        return self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, signed_sin: torch.Tensor) -> torch.Tensor:
