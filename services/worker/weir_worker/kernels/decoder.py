@@ -75,28 +75,30 @@ class _Step(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class _LayerParts:
-    """What a layer is made of, by the kernels that the native code calls."""
+    """What a layer is made of, by the kernels that the native code calls.
 
-    attention_norm: NativeNorm
-    mlp_norm: NativeNorm
-    qkv: NativeWideLinear
-    output: NativeWideLinear
-    gate_up: NativeWideLinear
-    down: NativeWideLinear
+    Attributes:
+        norms: before attention, before the MLP.
+        linears: to queries, keys and values; from what was attended; to gate and up; down.
+        gate: between the last two.
+    """
+
+    norms: tuple[NativeNorm, NativeNorm]
+    linears: tuple[NativeWideLinear, NativeWideLinear, NativeWideLinear, NativeWideLinear]
     gate: NativeGate
 
     @classmethod
     def of(cls, layer: LlamaLayer) -> Self | None:
         """None if a part is computed by something else, or there are further ones."""
-        norms, gate = (layer.attention_norm, layer.mlp_norm), layer.gate
-        linears = (layer.qkv, layer.output, layer.gate_up, layer.down)
-        if not layer.plain or not isinstance(gate, NativeGate):
-            return None
+        norms = layer.attention_norm, layer.mlp_norm
+        linears = layer.qkv, layer.output, layer.gate_up, layer.down
         ours = [norm for norm in norms if isinstance(norm, NativeNorm)]
         wide = [linear for linear in linears if isinstance(linear, NativeWideLinear)]
         if len(ours) < len(norms) or len(wide) < len(linears):
             return None
-        return cls(*ours, *wide, gate)
+        if not layer.plain or not isinstance(layer.gate, NativeGate):
+            return None
+        return cls((ours[0], ours[1]), (wide[0], wide[1], wide[2], wide[3]), layer.gate)
 
 
 class NativeDecoder:
@@ -145,12 +147,8 @@ class NativeDecoder:
         self._decoder.block_size = cache.block_size
         for index, (parts, table) in enumerate(zip(self._parts, rotary, strict=True)):
             self._layers[index] = _Layer(
-                parts.attention_norm.gain.data_ptr(),
-                parts.mlp_norm.gain.data_ptr(),
-                parts.qkv.address,
-                parts.output.address,
-                parts.gate_up.address,
-                parts.down.address,
+                *(norm.gain.data_ptr() for norm in parts.norms),
+                *(linear.address for linear in parts.linears),
                 cache.keys[index].data_ptr(),
                 cache.values[index].data_ptr(),
                 table.cos.data_ptr(),
