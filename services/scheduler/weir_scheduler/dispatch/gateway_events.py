@@ -80,6 +80,7 @@ class GatewayEvents:
             if usage is not None and usage.completion_tokens:
                 self._releases.success(attempt)
             self._releases.end(attempt, usage)
+            self._confirm_end(attempt, usage)
         if record is None or key.number != record.entry.attempts:
             return
         if usage is not None:
@@ -93,6 +94,12 @@ class GatewayEvents:
         """The gateway's stream has ended: nobody is left to answer to."""
         for record in self._state.requests.of_gateway(gateway):
             self._releases.drop(record, QueueExit.GATEWAY_LOST, "the gateway's stream ended")
+
+    def _confirm_end(self, attempt: Attempt, usage: AttemptUsage | None) -> None:
+        """With the terminal record of the worker a report that still names it is older."""
+        worker = self._state.fleet.get(attempt.worker_id)
+        if worker is not None and usage is not None:
+            worker.ended(attempt.key)
 
     def _streamed(self, attempt: Attempt) -> None:
         attempt.named = attempt.streamed = True

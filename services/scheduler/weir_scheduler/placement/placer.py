@@ -8,11 +8,7 @@ from weir_core.prefix_hash import PREFIX_GRANULARITY
 from weir_scheduler.placement.candidate import Candidate
 from weir_scheduler.placement.context import PlacementContext
 from weir_scheduler.placement.contracts import Filter, Picker, Scorer
-from weir_scheduler.placement.filters.has_room.has_room import HasRoom
-from weir_scheduler.placement.filters.not_excluded.not_excluded import NotExcluded
-from weir_scheduler.placement.filters.takes_work.takes_work import TakesWork
 from weir_scheduler.placement.fit import never_fits
-from weir_scheduler.placement.pickers.least_cost.least_cost import LeastCost
 from weir_scheduler.placement.placement import (
     AwaitsSession,
     Blocked,
@@ -21,8 +17,7 @@ from weir_scheduler.placement.placement import (
     Stranded,
     TooLarge,
 )
-from weir_scheduler.placement.scorers.backlog.backlog import Backlog
-from weir_scheduler.placement.scorers.uncached_prefill.uncached_prefill import UncachedPrefill
+from weir_scheduler.placement.plugins import FILTERS, PICKERS, ROOM, SCORERS
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.workers.worker_view import WorkerView
@@ -50,10 +45,10 @@ class Placer:
         rng: random.Random | None = None,
         granularity: int = PREFIX_GRANULARITY,
     ) -> None:
-        self._filters = (TakesWork(), NotExcluded()) if filters is None else tuple(filters)
-        self._room = room or HasRoom()
-        self._scorers = (UncachedPrefill(), Backlog()) if scorers is None else tuple(scorers)
-        self._picker = picker or LeastCost()
+        self._filters = tuple(FILTERS.values() if filters is None else filters)
+        self._room = room or ROOM["has_room"]
+        self._scorers = tuple(SCORERS.values() if scorers is None else scorers)
+        self._picker = picker or PICKERS["least_cost"]
         self._rng = rng or random.Random()
         self._granularity = granularity
 
