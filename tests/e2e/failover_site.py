@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,7 @@ class Site:
     limiter: FakeLimiter
     channels: list[grpc.aio.Channel]
     key: NewKey
+    restart: Callable[[SchedulerProcess], Awaitable[None]]
 
     async def active(self) -> SchedulerProcess:
         """The one that is, of those that live and are not stopped."""
@@ -148,24 +149,24 @@ async def failover_site(folder: Path, store: str, *more: str) -> AsyncIterator[S
         gateways = await _gateways(stack, folder, limiter, addresses, key)
         options = [
             f"--directory-address={gateways[0].grpc_address}", f"--leader-store={store}",
-            "--leader-ttl-s=1", "--heartbeat-s=1", *more,
+            "--leader-ttl-s=1", "--takeover-s=3", *more,
         ]  # fmt: skip
-        schedulers = await asyncio.gather(
-            *(
-                start_scheduler(
-                    stack,
-                    folder / f"scheduler-{port}.log",
-                    [*options, f"--address=127.0.0.1:{port}"],
-                    token=TOKEN,
-                )
-                for port in ports
-            )
-        )
+
+        async def start(port: int) -> SchedulerProcess:
+            log = folder / f"scheduler-{port}.log"
+            mine = [*options, f"--address=127.0.0.1:{port}"]
+            return await start_scheduler(stack, log, mine, token=TOKEN)
+
+        async def restart(killed: SchedulerProcess) -> None:
+            again = await start(int(killed.address.rpartition(":")[2]))
+            site.schedulers[site.schedulers.index(killed)] = again
+
+        schedulers = await asyncio.gather(*(start(port) for port in ports))
         workers = [await _worker(stack, number, addresses) for number in range(2)]
         channels = [grpc.aio.insecure_channel(gateway.grpc_address) for gateway in gateways]
         for channel in channels:
             stack.push_async_callback(channel.close)
-        site = Site(list(schedulers), gateways, workers, limiter, channels, key)
+        site = Site(list(schedulers), gateways, workers, limiter, channels, key, restart)
         await site.active()
         links = [worker.app.link for worker in workers if worker.app.link is not None]
         await eventually(lambda: all(link.registered for link in links))

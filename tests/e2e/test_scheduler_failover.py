@@ -1,6 +1,7 @@
 """The active scheduler stops, and dies, under load: every request is answered once, in order."""
 
 import asyncio
+import random
 import signal
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from tests.e2e.failover_site import (
 )
 from tests.e2e.wait import until
 from tests.gateway.harness import eventually
-from tests.ratelimiter.valkey import running_valkey
+from tests.ratelimiter.valkey import Valkey, running_valkey
 
 REQUESTS, PROMPT, OUTPUT = 40, 20, 40
+ROUNDS = 20
 # Starts of two workers are written down on two paths; places free up in between.
 SLACK_S = 0.1
 
@@ -29,6 +31,43 @@ async def test_a_stopped_and_a_killed_scheduler_under_load(tmp_path: Path) -> No
         async with failover_site(tmp_path, server.url) as site:
             await _stopped_under_load(site)
             await _killed_under_load(site)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+async def test_faults_of_schedulers_and_store_under_load(tmp_path: Path) -> None:
+    """Each round one fault, at a random moment of the load, and sometimes a second at once."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    with running_valkey(tmp_path / "valkey") as server:
+        async with failover_site(tmp_path, server.url) as site:
+            for _ in range(ROUNDS):
+                load = await _full(site)
+                await asyncio.sleep(dice.uniform(0, 0.5))
+                for fault in dice.sample(range(5), dice.choice([1, 1, 2])):
+                    await _fault(site, server, fault, dice)
+                await _ends_well(site, load)
+
+
+async def _fault(site: Site, server: Valkey, fault: int, dice: random.Random) -> None:
+    active = await site.active()
+    match fault:
+        case 0:
+            await active.kill()
+            await site.restart(active)
+        case 1:
+            active.signal(signal.SIGSTOP)
+            await asyncio.sleep(dice.uniform(0.1, 3))
+            active.signal(signal.SIGCONT)
+        case 2:
+            server.pause()
+            await asyncio.sleep(dice.uniform(0.1, 3))
+            server.resume()
+        case 3:
+            await asyncio.to_thread(server.restart, empty=dice.random() < 0.5)
+        case _:
+            server.flush()
 
 
 async def _stopped_under_load(site: Site) -> None:

@@ -149,6 +149,35 @@ def test_the_hold_puts_the_requests_of_all_gateways_in_order() -> None:
     assert bench.dispatched_ids() == ["early", "middle", "late"]
 
 
+def test_the_hold_ends_soon_after_the_last_that_is_expected_has_come() -> None:
+    bench = Bench()
+    bench.scheduler.take_over(10 * SECOND)
+    bench.scheduler.gateway_came(GATEWAY)
+    bench.enqueue("waits")
+    bench.scheduler.expect([GATEWAY, "w1", "w2"])
+    bench.worker("w1")
+    bench.advance(SECOND)
+    assert bench.out.dispatches == []
+    bench.worker("w2")
+    bench.advance(SECOND // 20)
+    assert bench.out.dispatches == []
+    bench.advance(SECOND // 10)
+    assert bench.dispatched_ids() == ["waits"]
+
+
+def test_the_hold_ends_in_its_time_if_somebody_never_comes() -> None:
+    bench = Bench()
+    bench.scheduler.take_over(2 * SECOND)
+    bench.scheduler.expect([GATEWAY, "w1", "dead"])
+    bench.scheduler.gateway_came(GATEWAY)
+    bench.worker("w1")
+    bench.enqueue("waits")
+    bench.advance_reporting(SECOND)
+    assert bench.out.dispatches == []
+    bench.advance_reporting(SECOND)
+    assert bench.dispatched_ids() == ["waits"]
+
+
 def test_nothing_is_too_large_before_every_worker_has_had_time_to_come() -> None:
     bench = Bench()
     bench.scheduler.take_over(SECOND)

@@ -32,6 +32,7 @@ from weir_scheduler.server.leader_metrics import watch_leadership
 from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.queue_metrics import QueueMetrics, SchedulerCollector
 from weir_scheduler.server.queue_spans import QueueSpans
+from weir_scheduler.server.roll_keeper import RollKeeper
 from weir_scheduler.server.scaling_loop import ScalingLoop
 from weir_scheduler.server.scaling_metrics import ScalingCollector
 from weir_scheduler.server.servicer import SERVICE, SchedulerServicer
@@ -84,11 +85,13 @@ class SchedulerApp:
         self._health: ServerHealth | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._standing = False
+        self._roll = self._build_roll()
 
     async def start(self) -> None:
         """Binds, watches the directory, serves. Raises StartupError."""
         self.address = self._bind(self._server)
         self._leadership = self._choose_leadership()
+        self._roll = self._build_roll()
         health = self._health = add_health(self._server, [SERVICE])
         add_reflection(self._server, [SERVICE, *([KEDA_SERVICE] if self._settings.keda else [])])
         self._watcher.on_change(self._use)
@@ -136,6 +139,15 @@ class SchedulerApp:
             settings.advertise_address or self.address,
         )
 
+    def _build_roll(self) -> RollKeeper:
+        return RollKeeper(
+            self._leadership,
+            self.scheduler,
+            self._streams,
+            self._pump,
+            interval_s=self._settings.leader_ttl_s / 8,
+        )
+
     def _stand(self) -> None:
         """Competes for the lease once a directory is there: before, it could only refuse."""
         only = not self._settings.leader_store.get_secret_value()
@@ -149,11 +161,13 @@ class SchedulerApp:
         self._streams.term = Term(leadership.epoch, lease_us)
         if lease_us:
             self.scheduler.take_over(round(self._settings.takeover_s * _SECOND_US))
+            self._roll.begin()
         self._show_health(active=True)
         self._pump.poke()
 
     def _end_term(self) -> None:
         """Says nothing more, and forgets: whoever is active now is told everything anew."""
+        self._roll.end()
         self._streams.cut("another scheduler is active, or may be")
         self.scheduler.vacate()
         self._show_health(active=False)

@@ -25,7 +25,7 @@ from weir_scheduler.dispatch.rejections import is_want_of_room
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
-from weir_scheduler.dispatch.timers import TimerKind
+from weir_scheduler.dispatch.takeover import Takeover
 from weir_scheduler.dispatch.vacating import vacate
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.placer import Placer
@@ -93,6 +93,7 @@ class Scheduler:
         )
         self._adoption = Adoption(self._state, self._intake, self._waiting, self._releases)
         self._absences = Absences(self._state, self._releases)
+        self._takeover = Takeover(self._state)
         self._due = DueHandlers(
             self._state,
             self._waiting,
@@ -134,8 +135,13 @@ class Scheduler:
         """The attempt has ended and the gateway has its terminal record."""
         self._gateways.finish(gateway, key, usage)
 
+    def gateway_came(self, gateway: str) -> None:
+        """A gateway's stream has begun; it names what it has waiting and running."""
+        self._absences.begin(gateway)
+        self._takeover.came(gateway)
+
     def gateway_away(self, gateway: str) -> None:
-        """A gateway's stream has ended, or another takes its place.
+        """A gateway's stream has ended.
 
         What waits is dropped, what runs goes on for a while: the gateway names both again.
         """
@@ -148,11 +154,14 @@ class Scheduler:
     def take_over(self, hold_us: int) -> None:
         """This scheduler has become the active one, after another.
 
-        For `hold_us` it takes in what gateways and workers tell and dispatches nothing:
+        For at most `hold_us` it takes in what gateways and workers tell and dispatches nothing:
         requests of all gateways are to be in order, and no worker is to be missed.
         """
-        self._state.hold_until_us = self._state.now_us() + hold_us
-        self._state.timers.set(TimerKind.HOLD_ENDS, None, self._state.hold_until_us)
+        self._takeover.begin(hold_us)
+
+    def expect(self, peers: Iterable[str]) -> None:
+        """Gateways and workers of the scheduler before: once all are there, the hold ends."""
+        self._takeover.expect(peers)
 
     def vacate(self) -> None:
         """Another scheduler is the active one: forgets everything, and tells nobody."""
@@ -160,6 +169,7 @@ class Scheduler:
 
     def register_worker(self, info: WorkerInfo, running: Iterable[AttemptKey] = ()) -> Worker:
         """A worker connects, for the first time or again; `running` as it says."""
+        self._takeover.came(info.worker_id)
         return self._fleet.register(info, running)
 
     def worker_report(self, worker_id: str, report: WorkerReport) -> None:

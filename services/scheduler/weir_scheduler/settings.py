@@ -55,10 +55,11 @@ class SchedulerSettings(ServiceSettings):
         description="key in the leader store; the same for all schedulers of a deployment",
     )
     leader_ttl_s: float = Field(
-        4,
+        5,
         ge=0.4,
         le=300,
-        description="an active scheduler that was silent for so long is replaced; the same for all",
+        description="an active scheduler that dies, stands still or cannot reach the leader store "
+        "is replaced within so long; the same for all",
     )
     advertise_address: str = Field(
         "",
@@ -69,8 +70,8 @@ class SchedulerSettings(ServiceSettings):
         2,
         ge=0,
         le=60,
-        description="a scheduler that becomes active waits at most so long for the gateways and "
-        "workers of the one before",
+        description="a scheduler that becomes active dispatches nothing before the gateways and "
+        "workers of the one before have come, or so long",
     )
 
     scaling: ScalingSettings = ScalingSettings()

@@ -17,6 +17,7 @@ from weir_scheduler.leadership.lease import Bid, LeaseTimes
 from weir_scheduler.leadership.lease_record import LeaseRecord, LeaseState
 from weir_scheduler.leadership.lease_store import LeaseStore, StoreAway
 from weir_scheduler.leadership.redis_lease_store import RedisLeaseStore
+from weir_scheduler.leadership.roll import MOST_NAMES, Roll
 
 KEY = "weir:test:leader"
 TIMES = LeaseTimes(4_000_000)
@@ -66,6 +67,24 @@ async def test_of_many_bids_at_once_one_wins(opened: Opened) -> None:
     )
     assert len(set(held)) == 1
     assert held[0] in {f"s{number}" for number in range(8)}
+
+
+async def test_a_note_is_there_for_the_next(opened: Opened) -> None:
+    first, second = opened(), opened()
+    assert await second.noted() == ""
+    await first.note(Roll.call(["w1", "gw"]).text())
+    roll = Roll.of(await second.noted())
+    assert roll is not None
+    assert roll.peers == {"w1", "gw"}
+
+
+@pytest.mark.parametrize("text", ["", "7", "{}", "[1]", "not json"])
+def test_a_note_that_is_no_roll_tells_nothing(text: str) -> None:
+    assert Roll.of(text) is None
+
+
+def test_of_too_many_names_none_is_noted() -> None:
+    assert Roll.call(str(number) for number in range(MOST_NAMES + 1)).text() == ""
 
 
 async def test_a_redis_that_lost_its_scripts_gets_them_again(valkey: Valkey) -> None:

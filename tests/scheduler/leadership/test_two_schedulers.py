@@ -1,6 +1,7 @@
 """Two schedulers in one process with a lease between them, over real gRPC and a real store."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,12 +23,14 @@ TTL_S = 0.8
 
 
 @asynccontextmanager
-async def two(store: str, ttl_s: float = TTL_S) -> AsyncIterator[list[LiveScheduler]]:
+async def two(
+    store: str, ttl_s: float = TTL_S, takeover_s: float = 0.1
+) -> AsyncIterator[list[LiveScheduler]]:
     """Schedulers of one deployment; the first that is listed is active."""
     async with AsyncExitStack() as stack:
         both = [
             await stack.enter_async_context(
-                live_scheduler(leader_store=store, leader_ttl_s=ttl_s, takeover_s=0.1)
+                live_scheduler(leader_store=store, leader_ttl_s=ttl_s, takeover_s=takeover_s)
             )
             for _ in range(2)
         ]
@@ -63,6 +66,22 @@ async def test_a_drained_one_hands_over_long_before_its_lease_ends(
         assert time.monotonic() - began < 1.5
         assert gateway.ended is not None
         assert worker.aborted == []
+
+
+async def test_one_that_takes_over_waits_for_those_of_the_one_before(valkey: Valkey) -> None:
+    """And not for the whole time that it may wait."""
+    async with two(valkey.url, takeover_s=30) as (active, standby):
+        await active.worker("w1")
+        await active.gateway("gw")
+        await eventually(lambda: _noted(valkey) == {"w1", "gw"})
+        await active.app.stop()
+        await the_active_one([standby])
+        gateway = await standby.gateway("gw")
+        await gateway.enqueue("r1")
+        await gateway.news("queued", "r1")
+        assert gateway.about("r1") == []
+        await standby.worker("w1")
+        await gateway.dispatched("r1")
 
 
 async def test_without_its_store_it_acts_for_its_lease_and_no_longer(tmp_path: Path) -> None:
@@ -140,3 +159,8 @@ async def _passes(seconds: float, gateway: Any) -> None:
     """The gateway's stream outlives so much time."""
     with pytest.raises(TimeoutError):
         await eventually(lambda: gateway.ended is not None, seconds)
+
+
+def _noted(valkey: Valkey) -> set[str]:
+    with valkey.client() as client:
+        return set(json.loads(str(client.get("weir:scheduler:leader:note") or "[]")))

@@ -30,6 +30,7 @@ class FileLeaseStore:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartupError(f"leader_store file {path}: {error.strerror}") from None
+        self._note = path.with_name(f"{path.name}.note")
         self._timeout_s = timeout_s
 
     async def bid(self, bid: Bid) -> str:
@@ -45,6 +46,22 @@ class FileLeaseStore:
             raise StoreAway(error.strerror or "the file cannot be used") from None
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    async def note(self, text: str) -> None:
+        """See `LeaseStore`."""
+        draft = self._note.with_suffix(f".{os.getpid()}")
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self._note)
+        except OSError as error:
+            raise StoreAway(error.strerror or "the file cannot be written") from None
+
+    async def noted(self) -> str:
+        """See `LeaseStore`."""
+        try:
+            return self._note.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     async def close(self) -> None:
         """See `LeaseStore`."""

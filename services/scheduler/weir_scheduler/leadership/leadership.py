@@ -35,6 +35,12 @@ class Leadership(Protocol):
     def start(self, on_active: Callable[[], object], on_standby: Callable[[], object]) -> None:
         """Begins; both are called on the event loop, in turn, `on_active` first."""
 
+    async def note(self, text: str) -> bool:
+        """Keeps a note for the next active scheduler, if it can."""
+
+    async def noted(self) -> str:
+        """The note of the one before; empty for none."""
+
     async def stop(self) -> None:
         """Gives the lease back. Nothing may be sent any more."""
 
@@ -63,6 +69,14 @@ class OnlyScheduler:
     def start(self, on_active: Callable[[], object], on_standby: Callable[[], object]) -> None:
         """Active at once."""
         on_active()
+
+    async def note(self, text: str) -> bool:
+        """There is no other to read it."""
+        return True
+
+    async def noted(self) -> str:
+        """There was no other."""
+        return ""
 
     async def stop(self) -> None:
         """Nothing to give back."""
@@ -107,6 +121,23 @@ class LeasedLeadership:
         """See `Leadership`."""
         self._on_active, self._on_standby = on_active, on_standby
         self._task = asyncio.create_task(self._keep(), name="leadership")
+
+    async def note(self, text: str) -> bool:
+        """See `Leadership`."""
+        try:
+            async with asyncio.timeout(self._call_s()):
+                await self._store.note(text)
+        except (StoreAway, TimeoutError):
+            return False
+        return True
+
+    async def noted(self) -> str:
+        """See `Leadership`."""
+        try:
+            async with asyncio.timeout(self._call_s()):
+                return await self._store.noted()
+        except (StoreAway, TimeoutError):
+            return ""
 
     async def stop(self) -> None:
         """See `Leadership`. Idempotent."""

@@ -2,8 +2,8 @@
 
 One value in a store, changed by compare-and-set alone. A holder rewrites it at every third of
 its life. Nobody compares clocks: a candidate takes the lease when it has seen the same write
-for a whole `ttl_us` of its own monotonic clock, and a holder trusts its own for `certain_us`,
-a little less, counted from the moment at which it *sent* the last write that succeeded. The
+for `wait_us` of its own monotonic clock, and a holder trusts its own for `certain_us`, a
+little less, counted from the moment at which it *sent* the last write that succeeded. The
 observation came after the write, so that the old holder has stopped before the new one begins
 while their clocks run equally fast within 5 %, whatever messages were delayed, lost or
 repeated, and however long a process was paused. The same rule holds in DynamoDB's lock client
@@ -16,29 +16,36 @@ from dataclasses import dataclass
 
 from weir_scheduler.leadership.lease_record import LeaseRecord, LeaseState
 
+_WAIT = (3, 4)
+"""Of the ttl; the rest is for the look before it and the look after it."""
 _CERTAIN = (7, 8)
-"""Of the ttl; the rest is what two clocks may differ by in rate."""
+"""Of the wait; the rest is what two clocks may differ by in rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Times of a lease in microseconds, all from its `ttl_us`.
+    """Times of a lease in microseconds, all from its `ttl_us`; the same at every candidate.
 
     Attributes:
-        ttl_us: an unchanged record of this age may be taken; the same at every candidate.
+        ttl_us: within so long after the last write of a holder another one has its lease.
     """
 
     ttl_us: int
 
     @property
+    def wait_us(self) -> int:
+        """A candidate takes a lease that it has seen unchanged for so long."""
+        return self.ttl_us * _WAIT[0] // _WAIT[1]
+
+    @property
     def certain_us(self) -> int:
         """A holder trusts its lease for so long after it sent its last write."""
-        return self.ttl_us * _CERTAIN[0] // _CERTAIN[1]
+        return self.wait_us * _CERTAIN[0] // _CERTAIN[1]
 
     @property
     def renew_us(self) -> int:
         """Between two writes of a holder."""
-        return self.ttl_us // 3
+        return self.certain_us // 3
 
     @property
     def look_us(self) -> int:
@@ -178,7 +185,7 @@ class Lease:
             return False
         if LeaseRecord.of(self._seen).state is LeaseState.FREE:
             return True
-        return now_us - self._seen_since_us >= self.times.ttl_us
+        return now_us - self._seen_since_us >= self.times.wait_us
 
     def _confirmed(self, held: str, sent_us: int, now_us: int) -> None:
         """A write of ours stands; later than the answer to it, if that was lost."""

@@ -15,5 +15,11 @@ class LeaseStore(Protocol):
     async def bid(self, bid: Bid) -> str:
         """Does what `Bid` says and returns what the store holds then. Raises StoreAway."""
 
+    async def note(self, text: str) -> None:
+        """Keeps a note of the active scheduler beside the lease. Raises StoreAway."""
+
+    async def noted(self) -> str:
+        """The note kept last; empty for none. Raises StoreAway."""
+
     async def close(self) -> None:
         """Releases connections."""

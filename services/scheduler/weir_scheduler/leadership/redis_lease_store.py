@@ -25,6 +25,7 @@ if ARGV[1] ~= '' and held == ARGV[1] then
 end
 return held
 """
+_NOTE_KEPT_S = 24 * 3600
 _FAULTS = (exceptions.RedisError, OSError, TimeoutError)
 
 
@@ -67,6 +68,20 @@ class RedisLeaseStore:
         except _FAULTS as error:
             raise StoreAway(str(error) or type(error).__name__) from None
         return str(held)
+
+    async def note(self, text: str) -> None:
+        """See `LeaseStore`."""
+        try:
+            await self._client.set(f"{self._key}:note", text, ex=_NOTE_KEPT_S)
+        except _FAULTS as error:
+            raise StoreAway(str(error) or type(error).__name__) from None
+
+    async def noted(self) -> str:
+        """See `LeaseStore`."""
+        try:
+            return str(await self._client.get(f"{self._key}:note") or "")
+        except _FAULTS as error:
+            raise StoreAway(str(error) or type(error).__name__) from None
 
     async def close(self) -> None:
         """See `LeaseStore`."""

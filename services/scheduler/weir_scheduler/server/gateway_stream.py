@@ -76,7 +76,7 @@ class GatewayStream:
             raise InvalidField("gateway_id", "", "set in the first frame")
         self._gateway = gateway_id
         # Only now that a newer stream speaks is the older one known to be dead.
-        self._scheduler.gateway_away(gateway_id)
+        self._scheduler.gateway_came(gateway_id)
         self._streams.attach_gateway(gateway_id, self._connection.writer)
         _log.info("gateway_connected", gateway_id=gateway_id)
 

@@ -75,6 +75,11 @@ class Streams:
         """Streams of gateways and workers."""
         return len(self._gateways) + len(self._workers)
 
+    @property
+    def peers(self) -> list[str]:
+        """Names of the gateways and workers that have one."""
+        return [*self._gateways, *self._workers]
+
     async def wait_closed(self, limit_s: float) -> None:
         """Returns when every stream has ended, or after `limit_s`."""
         end = time.monotonic() + limit_s
