@@ -10,6 +10,7 @@ from weir_scheduler.rules.rules import WorkerRules
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_report import AttemptUsage
 from weir_sim.core.stage import GATEWAY, Stage
+from weir_sim.outcome import Ending
 
 
 class WorkerEnd(Protocol):
@@ -38,7 +39,7 @@ class SimGateway:
         """By id; whoever runs the fleet adds to it."""
         self.on_end: list[Callable[[str, AttemptUsage | None], None]] = []
         """Told of a request's end and of what it used: a limiter settles."""
-        self._streamed: set[AttemptKey] = set()
+        self._given_back: set[AttemptKey] = set()
 
     def queued(self, gateway: str, request_id: str, position: int, reason: WaitReason) -> None:
         """Positions are shown to nobody."""
@@ -54,8 +55,8 @@ class SimGateway:
         """It waits again, at its old place."""
 
     def preempt(self, gateway: str, key: AttemptKey, cause: WeirError) -> None:
-        """Gives the place of an attempt back of which nothing was passed on by then."""
-        self._later(lambda: self._give_place(key))
+        """Gives an attempt's place back, unless something of it was passed on."""
+        self._later(lambda: self._give_back(key))
 
     def rejected(self, gateway: str, request_id: str, cause: WeirError) -> None:
         """The request ends."""
@@ -91,17 +92,22 @@ class SimGateway:
         """An attempt could not start, or its stream broke."""
         self._later(lambda: self._broke(key, why))
 
+    def _give_back(self, key: AttemptKey) -> None:
+        life = self._stage.journal.lives[key.request_id]
+        current = life.attempts == key.number and life.ending is Ending.UNFINISHED
+        if current and life.first_token_us < 0:
+            self._given_back.add(key)
+            self._stage.tell().attempt_failed(GATEWAY, key, Reason.PREEMPTED, worker_fault=False)
+
     def _first_token(self, key: AttemptKey) -> None:
-        self._streamed.add(key)
+        if key in self._given_back:
+            return
         self._stage.journal.first_token(key.request_id, self._stage.now_us)
         self._stage.tell().first_token(GATEWAY, key)
 
-    def _give_place(self, key: AttemptKey) -> None:
-        if key not in self._streamed:
-            self._stage.tell().attempt_failed(GATEWAY, key, Reason.PREEMPTED, worker_fault=False)
-
     def _finished(self, key: AttemptKey, usage: AttemptUsage) -> None:
-        self._streamed.discard(key)
+        if key in self._given_back:
+            return
         self._stage.journal.completed(key.request_id, self._stage.now_us)
         self._stage.tell().finish(GATEWAY, key, usage)
         self._ended(key.request_id, usage)

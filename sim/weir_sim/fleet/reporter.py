@@ -115,7 +115,8 @@ class Reporter:
     def _deliver(self, report: WorkerReport, life: int) -> None:
         # The scheduler hears nothing more over a stream that has ended.
         if life == self._life:
-            self._stage.last_reports.reported(self._worker.worker_id, report)
+            if not self._stage.setup.local_increments:
+                self._stage.last_reports.reported(self._worker.worker_id, report)
             self._stage.tell().worker_report(self._worker.worker_id, report)
 
     def _make(self) -> WorkerReport:
