@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from weir_scheduler.rules.rules import Isolation, PoolRules, TenantRules
-from weir_sim.cost.reference import A10G_7B
+from weir_sim.cost.builtin import A10G
 from weir_sim.outcome import Outcome
 from weir_sim.setup import Setup, WorkerSpec
 from weir_sim.workload import SimRequest, Workload
@@ -29,7 +29,7 @@ def artifact_machine(isolation: Isolation = Isolation.WEIGHTED, sample_s: float 
                 max_step_tokens=2_048,
             ),
         ),
-        cost=A10G_7B,
+        cost=A10G,
         pool=PoolRules("artifact", isolation, "fifo"),
         sample_s=sample_s,
     )

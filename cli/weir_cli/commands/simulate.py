@@ -76,8 +76,8 @@ def simulate(
     ] = "",
     workers: Annotated[int, typer.Option(help="Workers.", min=1, max=_MOST_WORKERS)] = 1,
     cost_model: Annotated[
-        str, typer.Option(help="Time of steps: a10g-7b, or linear:MS,MS,MS,MS,MS.")
-    ] = "a10g-7b",
+        str, typer.Option(help="Time of steps: a10g, h100, cpu, linear:MS,..., or a table.")
+    ] = "a10g",
     kv_blocks: Annotated[int, typer.Option(help="KV blocks of 16 tokens a worker.", min=1)] = 625,
     max_batch_size: Annotated[int, typer.Option(help="Requests at once a worker.", min=1)] = 256,
     max_step_tokens: Annotated[int, typer.Option(help="Tokens of a step.", min=1)] = 2_048,
