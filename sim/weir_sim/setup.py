@@ -8,6 +8,7 @@ from enum import StrEnum
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.rules.rules import Isolation, PoolRules, RequestRules, TenantRules
+from weir_scheduler.scaling.scaling_rules import ScalingRules
 from weir_scheduler.scheduler import Scheduler
 from weir_sim.cost.model import CostModel
 from weir_sim.workload import MODEL
@@ -95,6 +96,23 @@ class FleetEvent:
     change: FleetChange
 
 
+@dataclass(frozen=True, slots=True)
+class AutoscaleSpec:
+    """An autoscaler beside the fleet.
+
+    Attributes:
+        worker: what it starts.
+        rules: bounds, targets and hysteresis, as in the product.
+        interval_s: between two decisions.
+        startup_s: from the decision to a worker's registration.
+    """
+
+    worker: WorkerSpec
+    rules: ScalingRules
+    interval_s: float = 5.0
+    startup_s: float = 30.0
+
+
 @dataclass(frozen=True)
 class Setup:
     """Everything about a run but its requests.
@@ -117,6 +135,7 @@ class Setup:
         local_increments: count dispatched attempts before a report names them, as the product
             does. Off, placement sees the last report alone: an experiment.
         events: what happens to workers.
+        autoscale: adds and retires workers; None for a fixed fleet.
         sample_s: between two points of `Outcome.service`.
         keep_gaps: keep every time between two tokens for `Outcome.gaps_s`.
         checks: recount every worker's memory after each flight of steps; slow.
@@ -158,6 +177,7 @@ class Setup:
     scheduler: Callable[..., Scheduler] = Scheduler
     local_increments: bool = True
     events: tuple[FleetEvent, ...] = ()
+    autoscale: AutoscaleSpec | None = None
     sample_s: float = 1.0
     keep_gaps: bool = False
     checks: bool = False

@@ -16,6 +16,7 @@ from weir_sim.core.queue_watch import QueueWatch
 from weir_sim.core.rules import SimRules
 from weir_sim.core.service_meter import ServiceMeter
 from weir_sim.core.stage import GATEWAY, Stage
+from weir_sim.fleet.autoscaling import Autoscaling
 from weir_sim.fleet.fleet import SimFleet
 from weir_sim.fleet.gateway import SimGateway
 from weir_sim.fleet.last_reports import LastReportPlacer, LastReports
@@ -63,10 +64,15 @@ class Run:
         self._predictions = Predictions()
         stage.set_scheduler(self._make_scheduler())
         self._fleet = SimFleet(stage, self._gateway)
+        self._autoscaling = (
+            Autoscaling(stage, self._fleet, setup.autoscale) if setup.autoscale else None
+        )
 
     def execute(self) -> Outcome:
         """Runs to the end."""
         self._fleet.start()
+        if self._autoscaling is not None:
+            self._autoscaling.start()
         self._set_arrivals()
         self._sample()
         self._loop()
@@ -200,5 +206,6 @@ class Run:
             scheduler_decisions=tuple(stage.journal.decisions),
             end_s=stage.now_us / 1e6,
             pumps=self._pumps,
+            scale_events=self._autoscaling.events if self._autoscaling else (),
             gaps_s=stage.journal.gaps_s(),
         )

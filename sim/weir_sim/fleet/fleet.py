@@ -31,9 +31,10 @@ class SimFleet:
 
     def add(self, spec: WorkerSpec, in_s: float) -> SimWorker:
         """Adds a worker that registers in so many seconds."""
-        worker = SimWorker(len(self.workers), spec, self._stage, self._gateway)
+        start_us = round(in_s * 1e6)
+        worker = SimWorker(len(self.workers), spec, self._stage, self._gateway, start_us)
         self.workers.append(worker)
-        self._stage.events.at(self._stage.now_us + round(in_s * 1e6), worker.start)
+        self._stage.events.at(self._stage.now_us + start_us, worker.start)
         return worker
 
     def sync(self) -> None:

@@ -24,16 +24,22 @@ class SimWorker:
         spec: what it is.
         stage: the run.
         gateway: where its news go.
+        start_us: how long it takes to start.
     """
 
-    def __init__(self, index: int, spec: WorkerSpec, stage: Stage, gateway: SimGateway) -> None:
+    def __init__(
+        self, index: int, spec: WorkerSpec, stage: Stage, gateway: SimGateway, start_us: int
+    ) -> None:
         self.spec = spec
+        self._start_us = start_us
         self.worker_id = f"w{index}"
         self.sequences: dict[AttemptKey, SimSequence] = {}
         self.finished: list[AttemptEnd] = []
         self.up = False
         self.draining = False
         self.retiring = False
+        self.gone = False
+        """Retired, and its work is done."""
         self._stage = stage
         self._gateway = gateway
         self._arrivals = 0
@@ -58,11 +64,12 @@ class SimWorker:
             max_concurrent_requests=spec.max_concurrent_requests,
             static_batching=spec.batching is Batching.STATIC,
             dedicated_tenant_id=spec.dedicated_tenant_id,
+            start_us=self._start_us,
         )
 
     def start(self) -> None:
         """Registers, with an empty cache, for the first time or again."""
-        if self.up:
+        if self.up or self.gone:
             return
         self.up, self.draining = True, False
         self._up_since_us = self._stage.now_us
@@ -83,9 +90,12 @@ class SimWorker:
         self._down()
 
     def retire(self) -> None:
-        """Drains, and ends when nothing is left."""
+        """Drains, and ends when nothing is left; before it has started, at once."""
         self.retiring = True
-        self._stage.tell().drain_worker(self.worker_id)
+        if self.up:
+            self._stage.tell().drain_worker(self.worker_id)
+        else:
+            self.gone = True
 
     def set_draining(self, *, draining: bool) -> None:
         """See `WorkerEnd`."""
@@ -164,6 +174,7 @@ class SimWorker:
 
     def _end_if_drained(self) -> None:
         if self.retiring and self.draining and self.up and not self.sequences:
+            self.gone = True
             self._down()
 
     def _down(self) -> None:
