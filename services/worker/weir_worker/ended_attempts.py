@@ -2,9 +2,13 @@
 
 from collections import deque
 
+from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import TerminalRecord
+from weir.common.v1.sampling_pb2 import FinishReason
 from weir.scheduler.v1.worker_report_pb2 import AttemptEnd
 from weir_core.clock import Clock
+from weir_core.errors import Reason
+from weir_core.errors.faults import is_worker_fault
 from weir_worker.attempts import attempt_of
 from weir_worker.terminal_records import AttemptKey
 
@@ -31,11 +35,16 @@ class EndedAttempts:
         self._told: deque[tuple[int, AttemptEnd]] = deque(maxlen=limit)
 
     def add(self, record: TerminalRecord) -> None:
-        """Notes the end of an attempt that had run or waited here."""
-        end = AttemptEnd(
-            attempt=record.attempt, finish_reason=record.finish_reason, usage=record.usage
+        """Notes the end of an attempt that had run or waited here.
+
+        What was the request's own fault is told as a rejection: it says nothing about the worker.
+        """
+        reason = record.finish_reason
+        if reason == FinishReason.FINISH_REASON_ERROR and not _is_fault(record):
+            reason = FinishReason.FINISH_REASON_REJECTED
+        self._new.append(
+            AttemptEnd(attempt=record.attempt, finish_reason=reason, usage=record.usage)
         )
-        self._new.append(end)
 
     def add_unknown(self, key: AttemptKey) -> None:
         """Notes that an attempt which the scheduler asked about is not here; no usage is known."""
@@ -57,3 +66,8 @@ class EndedAttempts:
         again = [end for told_us, end in self._told if told_us >= since_us]
         self._told.clear()
         self._new.extendleft(reversed(again))
+
+
+def _is_fault(record: TerminalRecord) -> bool:
+    name = ErrorReason.Name(record.error_reason).removeprefix("ERROR_REASON_")
+    return name not in Reason.__members__ or is_worker_fault(Reason[name])

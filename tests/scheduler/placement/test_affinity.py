@@ -24,7 +24,7 @@ def holds(bench: Bench, worker_id: str) -> None:
     bench.scheduler.pump()
 
 
-def quiet_hour(rules: PlacementRules, workers: int = 8, requests: int = 600) -> float:
+def quiet_hour(rules: PlacementRules, workers: int = 4, requests: int = 600) -> float:
     """All prompts share a prefix; they come one at a time. Busiest worker over the mean."""
     bench = Bench(FixedRules(placement=rules))
     rng = random.Random(3)
@@ -57,7 +57,7 @@ def test_a_prefix_that_all_share_loads_no_worker_beyond_1_3_times_the_mean() -> 
 
 def test_without_the_bound_one_worker_would_have_it_all() -> None:
     """Negative control: while nothing waits, the first holder always saves most."""
-    assert quiet_hour(UNBOUNDED, requests=200) > 4
+    assert quiet_hour(UNBOUNDED, requests=200) > 2
 
 
 def test_a_hot_burst_spreads_by_backlog() -> None:

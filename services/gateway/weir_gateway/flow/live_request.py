@@ -24,6 +24,7 @@ from weir.scheduler.v1.scheduler_service_pb2 import (
 from weir.worker.v1.worker_service_pb2 import AttemptDelta
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
+from weir_core.errors.faults import is_worker_fault
 from weir_gateway.flow.delivery import Delivery, Piece, Waiting
 from weir_gateway.flow.ending import (
     Ending,
@@ -338,8 +339,9 @@ class LiveRequest:
         if verdict is Verdict.ANSWERED:
             self._end()
         elif verdict is Verdict.TRY_AGAIN:
-            fault = record.finish_reason == FinishReason.FINISH_REASON_ERROR
-            self._try_again(from_wire(record.error_reason, Reason.WORKER_LOST), worker_fault=fault)
+            reason = from_wire(record.error_reason, Reason.WORKER_LOST)
+            failed = record.finish_reason == FinishReason.FINISH_REASON_ERROR
+            self._try_again(reason, worker_fault=failed and is_worker_fault(reason))
         else:
             reason = from_wire(record.error_reason, Reason.ENGINE_FAILED)
             field = self.prepared.field_of(record.error_field)

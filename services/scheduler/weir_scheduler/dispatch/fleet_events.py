@@ -174,8 +174,6 @@ class FleetEvents:
             self._releases.fault(attempt)
         elif end.usage.completion_tokens:
             self._releases.success(attempt)
-        else:
-            worker.breaker.withdrawn()
         self._releases.end(attempt, end.usage)
 
     def _settle_unnamed(self, worker: Worker, report: WorkerReport) -> None:
@@ -188,7 +186,6 @@ class FleetEvents:
             if attempt.reported or (attempt.named and self._cannot_start(attempt, report)):
                 self._releases.end(attempt, attempt.usage)
             elif not attempt.named and self._cannot_start(attempt, report):
-                worker.breaker.withdrawn()
                 arrival_us = self._state.bounds.arrival_us
                 cause = never_arrived(worker.info.worker_id, arrival_us)
                 self._lose_attempt(attempt, cause, exclude=False)

@@ -53,7 +53,9 @@ class GatewayEvents:
             self._releases.lose(record, cause)
             return
         exclude = worker_fault or reason not in _ANY_WORKER
-        self._releases.requeue(record, cause, exclude=exclude)
+        refused = not worker_fault and not preempted
+        again = self._releases.try_again if refused else self._releases.requeue
+        again(record, cause, exclude=exclude)
 
     def first_token(self, gateway: str, key: AttemptKey) -> None:
         """Something was streamed: the request can no longer move."""

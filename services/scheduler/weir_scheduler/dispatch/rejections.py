@@ -120,6 +120,16 @@ def attempts_used_up(attempts: int, last: WeirError) -> WeirError:
     )
 
 
+def retries_used_up(cause: WeirError) -> WeirError:
+    """It was refused, and so were so many others that it is not tried again."""
+    return WeirError(
+        cause.reason,
+        f"{cause.message}; so many requests of the model were refused lately that none of them "
+        "is tried again (retry_ratio, retries_per_s of the pool's placement)",
+        retry_after_s=cause.retry_after_s or 1.0,
+    )
+
+
 def shutting_down() -> WeirError:
     """The scheduler takes no new requests."""
     return WeirError(Reason.DRAINING, "the scheduler is shutting down; retry", retry_after_s=1.0)

@@ -4,11 +4,19 @@ from dataclasses import replace
 
 from weir_core.errors import WeirError
 from weir_scheduler.dispatch.attempt import Attempt
-from weir_scheduler.dispatch.rejections import attempts_used_up, deadline_passed, is_want_of_room
+from weir_scheduler.dispatch.rejections import (
+    attempts_used_up,
+    deadline_passed,
+    is_want_of_room,
+    retries_used_up,
+)
 from weir_scheduler.dispatch.request_record import RequestRecord
+from weir_scheduler.dispatch.retry_budget import RetryBudget
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
+from weir_scheduler.queues.lane import Lane
+from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.wait_reason import QueueExit
 from weir_scheduler.workers.worker_report import AttemptUsage
 
@@ -19,6 +27,7 @@ class Releases:
     def __init__(self, state: SchedulerState, waiting: WaitingRoom) -> None:
         self._state = state
         self._waiting = waiting
+        self._retries: dict[LaneKey, RetryBudget] = {}
 
     def charge(self, attempt: Attempt, service: int) -> None:
         """Corrects the service charged for an attempt to `service`, weighted tokens."""
@@ -55,6 +64,8 @@ class Releases:
         worker = state.fleet.get(attempt.worker_id)
         if worker is not None:
             worker.released(attempt.key)
+            worker.breaker.over(attempt.key)
+            state.fleet.touched(worker)
         self.charge(attempt, 0 if attempt.preempted else self._service(usage))
         state.observer.served(attempt)
         if usage is not None and usage.completion_tokens:
@@ -114,6 +125,26 @@ class Releases:
             self.abort(record.attempt, why)
         self.forget(record)
 
+    def try_again(self, record: RequestRecord, cause: WeirError, *, exclude: bool) -> None:
+        """Requeues a request that was refused, unless so many were that retries would add load."""
+        now_us, lane = self._state.now_us(), self._state.lanes[record.lane_key]
+        rules = lane.pool.placement
+        if self._budget(record.lane_key).take(now_us, rules.retries_per_s):
+            self.requeue(record, cause, exclude=exclude)
+            return
+        record.attempt = None
+        self.reject(record, retries_used_up(cause))
+
+    def dispatched(self, lane: Lane) -> None:
+        """Counts a dispatch for the retries that its lane may have."""
+        self._budget(lane.key).dispatched(lane.pool.placement.retry_ratio_millis)
+
+    def _budget(self, key: LaneKey) -> RetryBudget:
+        budget = self._retries.get(key)
+        if budget is None:
+            budget = self._retries[key] = RetryBudget(self._state.now_us())
+        return budget
+
     def requeue(self, record: RequestRecord, cause: WeirError, *, exclude: bool) -> None:
         """Puts a request back at its old place, or rejects it when its attempts are used up.
 
@@ -142,7 +173,9 @@ class Releases:
         except WeirError as unknown_model:
             self.reject(record, unknown_model)
             return
-        queue = state.lanes[record.lane_key].queue_of(entry.request_class, entry.tenant_id)
+        queue = state.lanes[record.lane_key].queue_of(
+            entry.request_class, entry.tenant_id, long=entry.long
+        )
         position = queue.position(entry.request_id) if queue is not None else 1
         state.outbox.requeued(record.gateway, entry.request_id, cause, position)
 

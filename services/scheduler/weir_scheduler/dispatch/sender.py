@@ -42,6 +42,7 @@ class Sender:
         record = state.requests.get(entry.request_id)
         assert record is not None, "what waits is in the table"
         self._waiting.leave(record, QueueExit.DISPATCHED)
+        self._releases.dispatched(lane)
         attempt = self._attempt(lane, entry, candidate, now_us)
         state.attempts.add(attempt)
         worker = state.fleet.get(info.worker_id)

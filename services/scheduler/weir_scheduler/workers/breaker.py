@@ -1,5 +1,7 @@
 """Half-open circuit breaker of one worker."""
 
+from weir_scheduler.workers.attempt_key import AttemptKey
+
 THRESHOLD = 3
 FIRST_COOL_DOWN_US = 5_000_000
 LONGEST_COOL_DOWN_US = 60_000_000
@@ -11,7 +13,7 @@ class Breaker:
     Counts faults of transport and engine only: what a request did wrong itself (too long, a
     bad grant) must never close a fleet. After `threshold` faults in a row it opens for a
     cool-down, then lets one attempt probe; a success closes it, a fault opens it for twice
-    the time.
+    the time, and a probe that ends without showing anything lets the next one go.
     """
 
     def __init__(self, threshold: int = THRESHOLD, cool_down_us: int = FIRST_COOL_DOWN_US) -> None:
@@ -20,7 +22,7 @@ class Breaker:
         self._cool_down_us = cool_down_us
         self._faults = 0
         self._open_until_us: int | None = None
-        self._probing = False
+        self._probe: AttemptKey | None = None
 
     @property
     def open_until_us(self) -> int | None:
@@ -31,22 +33,23 @@ class Breaker:
         """Whether an attempt may be dispatched."""
         if self._open_until_us is None:
             return True
-        return now_us >= self._open_until_us and not self._probing
+        return now_us >= self._open_until_us and self._probe is None
 
-    def dispatched(self) -> None:
+    def dispatched(self, key: AttemptKey) -> None:
         """An attempt goes to the worker; while open, it is the probe."""
         if self._open_until_us is not None:
-            self._probing = True
+            self._probe = key
 
-    def withdrawn(self) -> None:
-        """An attempt ended without showing anything about the worker: the next may probe."""
-        self._probing = False
+    def over(self, key: AttemptKey) -> None:
+        """An attempt has ended, however it did: if it was the probe, the next may go."""
+        if self._probe == key:
+            self._probe = None
 
     def success(self) -> None:
         """The worker did its work."""
         self._faults = 0
         self._open_until_us = None
-        self._probing = False
+        self._probe = None
         self._cool_down_us = self._first_cool_down_us
 
     def fault(self, now_us: int) -> None:
@@ -57,4 +60,4 @@ class Breaker:
         if self._open_until_us is not None and now_us >= self._open_until_us:
             self._cool_down_us = min(2 * self._cool_down_us, LONGEST_COOL_DOWN_US)
         self._open_until_us = now_us + self._cool_down_us
-        self._probing = False
+        self._probe = None

@@ -118,7 +118,7 @@ class Worker:
             self._gathering = (now_us, request_class)
         self.pending[key] = holding
         self._add(holding, 1)
-        self.breaker.dispatched()
+        self.breaker.dispatched(key)
 
     def holding(self, key: AttemptKey) -> Holding | None:
         """What an attempt takes up here; None when nothing."""
