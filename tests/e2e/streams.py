@@ -22,6 +22,7 @@ class Seen:
     """What the client of one stream has seen so far.
 
     Attributes:
+        ids: tokens in the order in which they came; not those of the HTTP door.
         code: of the error that ended it; None while it runs and when it was answered.
         record: of an answer.
     """
@@ -29,6 +30,7 @@ class Seen:
     tenant: str
     request_id: str = ""
     tokens: int = 0
+    ids: list[int] = field(default_factory=list)
     code: grpc.StatusCode | None = None
     message: str = ""
     record: LifecycleRecord | None = None
@@ -67,6 +69,7 @@ async def stream(
             async for response in call:
                 seen.request_id = seen.request_id or response.accepted.request_id
                 seen.tokens += len(response.delta.token_ids)
+                seen.ids.extend(response.delta.token_ids)
                 if response.HasField("finished"):
                     seen.record = response.finished.lifecycle
                 if leave(seen):

@@ -15,6 +15,7 @@ from tests.e2e.bill import Row
 from tests.e2e.counted import COUNTED, PRICED, books_closed
 from tests.e2e.deployment import Deployment, deployed
 from tests.e2e.streams import LONGEST_S, Load, Seen, stream
+from tests.e2e.told_once import at_rest, told_once
 from tests.e2e.wait import until
 from weir.common.v1.usage_pb2 import Usage
 
@@ -63,7 +64,9 @@ async def _kill(folder: Path, *, rounds: int, seed: int) -> None:
             await load.finish()
             await _back(stack)
             rows = await books_closed(stack, list(TENANTS), within_s=TTL_S + 5)
+            await at_rest(stack)
             _everybody_was_told(load.seen)
+            told_once(load.seen)
             _every_answer_is_charged(load.seen, rows)
 
 

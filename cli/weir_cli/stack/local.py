@@ -109,6 +109,12 @@ class LocalStack:
             raise RuntimeError("the stack has not started")
         return self._supervisor.child(service).ready["grpc"]
 
+    def worker_id(self, name: str) -> str:
+        """Under which id the process `name` registered. Raises RuntimeError before `start`."""
+        if self._supervisor is None:
+            raise RuntimeError("the stack has not started")
+        return self._supervisor.child(name).ready["worker_id"]
+
     async def start(self) -> None:
         """Returns when every service serves and every worker is registered.
 
