@@ -1,28 +1,12 @@
 """`weir simulate`: the scheduler's own code on a virtual clock."""
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from weir_cli import simulation_setup
 from weir_cli.errors import CommandError
-from weir_cli.simulation_cost import cost_model as cost_model_of
-from weir_cli.simulation_text import comparison_text, run_text
-from weir_sim.report.plots import PlotsUnavailable, Run, draw
-from weir_sim.report.statistics import RunNumbers, numbers
-from weir_sim.setup import Setup, WorkerSpec
-from weir_sim.simulation import simulate as simulate_run
-from weir_sim.traces.tenants import parse_mapping
-from weir_sim.traces.trace_error import TraceError
-from weir_sim.traces.workload_options import WorkloadOptions
-from weir_sim.workload import Workload
 
 _MOST_WORKERS = 10_000
 
@@ -93,92 +77,35 @@ def simulate(
 
     The same arguments give the same numbers. Without a trace the load is generated.
     """
-    ways = simulation_setup.variants(isolation, policy, compare)
+    # Here, so that no other command waits for numpy.
+    from weir_cli.simulation_run import Question, answer
+
     if plot is not None and out is None:
         raise CommandError("--plot needs --out, the folder to draw into")
-    load = _load(
-        trace,
-        format_,
-        lambda: WorkloadOptions(
-            limit=limit,
-            rate_scale=rate_scale,
-            rate_rps=rate,
-            from_s=from_,
-            until_s=float("inf") if until is None else until,
-            seed=seed,
-            tenants=parse_mapping(tenants),
-            weights=simulation_setup.weights_of(weights),
-            batch=frozenset(part.strip() for part in batch.split(",") if part),
-        ),
-    )
-    base = Setup(
-        workers=(_worker(kv_blocks, max_batch_size, max_step_tokens),) * workers,
-        cost=cost_model_of(cost_model),
-        seed=seed,
-        report_delay_s=report_delay,
-    )
-    setups = simulation_setup.setups(base, ways, quantum)
-    runs = [_run(way.name, load, setup) for way, setup in zip(ways, setups, strict=True)]
-    sums = [numbers(run.name, run.workload, run.setup, run.outcome) for run in runs]
-    _print(sums, output)
-    if out is not None:
-        _write(sums, runs, out, plot)
-
-
-def _load(trace: str, format_name: str, options: Callable[[], WorkloadOptions]) -> Workload:
-    try:
-        return simulation_setup.workload(trace, format_name, options())
-    except TraceError as error:
-        raise CommandError(str(error)) from None
-
-
-def _worker(kv_blocks: int, max_batch_size: int, max_step_tokens: int) -> WorkerSpec:
-    return WorkerSpec(
+    question = Question(
+        trace=trace,
+        format_name=format_,
+        limit=limit,
+        rate_rps=rate,
+        rate_scale=rate_scale,
+        from_s=from_,
+        until_s=float("inf") if until is None else until,
+        tenants=tenants,
+        weights=weights,
+        batch=batch,
+        isolation=isolation,
+        policy=policy,
+        quantum_tokens=quantum,
+        compare=compare,
+        workers=workers,
+        cost_model=cost_model,
         kv_blocks=kv_blocks,
         max_batch_size=max_batch_size,
-        max_concurrent_requests=max_batch_size,
         max_step_tokens=max_step_tokens,
+        report_delay_s=report_delay,
+        seed=seed,
     )
-
-
-def _run(name: str, load: Workload, setup: Setup) -> Run:
-    with _bar(f"{load.name} {name}") as tell:
-        return Run(name, load, setup, simulate_run(load, setup, tell))
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar on stderr, if a person looks at it."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal,
-        transient=True,
-    ) as progress:  # fmt: skip
-        task = progress.add_task(title, total=1.0)
-        yield lambda share: progress.update(task, completed=share)
-
-
-def _print(sums: list[RunNumbers], output: Report) -> None:
-    if output is Report.JSON:
-        print(_json(sums))
-        return
-    print("\n\n".join(run_text(run) for run in sums))
-    if len(sums) > 1:
-        print(f"\n{comparison_text(sums)}")
-
-
-def _json(sums: list[RunNumbers]) -> str:
-    return json.dumps({"runs": [run.as_json() for run in sums]}, indent=2)
-
-
-def _write(sums: list[RunNumbers], runs: list[Run], out: Path, plot: Plot | None) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "numbers.json").write_text(_json(sums) + "\n")
-        if plot is not None:
-            draw(runs, out, plot.value)
-    except PlotsUnavailable as error:
-        raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"--out {out} cannot be written: {error}") from None
+    result = answer(question)
+    print(result.json() if output is Report.JSON else result.text())
+    if out is not None:
+        result.write(out, None if plot is None else plot.value)
