@@ -1,4 +1,7 @@
-"""A process that behaves as a service does: `dummy_service.py BEHAVIOUR [ARGUMENT]`."""
+"""A process that behaves as a service does: `dummy_service.py BEHAVIOUR [ARGUMENT]`.
+
+`--worker-id=ID` is told with `ready`.
+"""
 
 import json
 import os
@@ -19,7 +22,9 @@ def leave(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    behaviour, argument = (*sys.argv[1:], "", "")[:2]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
+    behaviour, argument = (*words, "", "")[:2]
     signal.signal(signal.SIGTERM, leave)
     if behaviour == "fails":
         say("failed", error=argument)
@@ -30,6 +35,11 @@ def main() -> None:
         signal.pause()
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if behaviour == "fails-and-counts":
+        with open(argument, "a") as file:
+            file.write("x")
+        say("failed", error="never")
+        sys.exit(1)
     if behaviour == "fails-second-time":
         with open(argument, "a+") as file:
             file.seek(0)
@@ -38,7 +48,8 @@ def main() -> None:
                 say("failed", error="not this time")
                 sys.exit(1)
             file.write("x")
-    say("ready", grpc="127.0.0.1:1", session=os.getsid(0))
+    worker_id = options.get("worker-id", "")
+    say("ready", grpc="127.0.0.1:1", session=os.getsid(0), worker_id=worker_id)
     if behaviour == "chatty":
         for _ in range(20_000):
             print("x" * 100)
