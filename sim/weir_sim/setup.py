@@ -36,6 +36,25 @@ class Batching(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SplitSpec:
+    """Prefill and decode on engines of their own, behind one registration.
+
+    The KV of a prompt moves when it is computed; meanwhile both engines go on.
+
+    Attributes:
+        prefill: engines that compute prompts and sample the first token.
+        decode: engines that do the rest.
+        transfer_s: time to move the KV of any prompt.
+        transfer_token_s: and of each of its tokens.
+    """
+
+    prefill: int = 1
+    decode: int = 1
+    transfer_s: float = 0.001
+    transfer_token_s: float = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSpec:
     """One worker.
 
@@ -56,6 +75,8 @@ class WorkerSpec:
         dedicated_tenant_id: empty for any tenant.
         model: public name of what it serves.
         speed: of its steps, relative to the cost model.
+        split: engines apart for prefill and decode, each with the memory and the bounds that
+            are given here; None for one engine.
     """
 
     kv_blocks: int = 4_096
@@ -72,6 +93,7 @@ class WorkerSpec:
     dedicated_tenant_id: str = ""
     model: str = MODEL
     speed: float = 1.0
+    split: SplitSpec | None = None
 
 
 class FleetChange(StrEnum):

@@ -1,5 +1,6 @@
 """Cost models that come with the simulator."""
 
+from weir_sim.cost.distserve import DistServeCost
 from weir_sim.cost.linear import LinearCost
 
 CPU_2_CORES = LinearCost(
@@ -40,3 +41,11 @@ H100_70B = LinearCost(
 )
 """Llama-2-70B on 8 H100, near Splitwise's table: prompts of 2,048 tokens in 0.15 s, 16 decodes
 in 35 ms."""
+
+OPT_13B = DistServeCost(
+    prefill=(18.1, 0.102, 7.1e-6),
+    small=(19.9, 6.3e-4, 0.039),
+    large=(7.2, 5.8e-4, 0.158),
+    threshold=95,
+)
+"""OPT-13B on one A100, as DistServe has fitted it."""

@@ -116,6 +116,16 @@ class Engine:
         """Whether a step is under way."""
         return self._flight is not None
 
+    @property
+    def running_requests(self) -> int:
+        """Sequences that hold memory."""
+        return len(self.running)
+
+    @property
+    def waiting_requests(self) -> int:
+        """Sequences that wait for it."""
+        return len(self.waiting)
+
     def pending_prefill_tokens(self) -> int:
         """Tokens to compute before every sequence decodes."""
         return sum(s.remaining for s in (*self.waiting, *self.prefilling))
@@ -156,9 +166,12 @@ class Engine:
             self._take_over(flight, done)
 
     def clear(self) -> list[SimSequence]:
-        """Loses everything at once; returns what was in it."""
+        """Loses everything at once, its memory too; returns what was in it."""
         self.sync()
         lost = [*self.running, *self.waiting]
+        for sequence in lost:
+            self.kv.release(sequence)
+        self.kv.clear()
         self._flight = None
         self._flights += 1
         self.waiting = WaitingLine()
@@ -166,6 +179,15 @@ class Engine:
             sequences.clear()
         self._aborting.clear()
         return lost
+
+    def wake(self) -> None:
+        """Memory was given back: whoever waits for it may begin."""
+        if self._flight is None:
+            self._wake()
+
+    def check(self) -> None:
+        """Recounts the memory. Raises ValueError when its books are wrong."""
+        self.kv.check(self.running)
 
     def admit_first(self) -> bool:
         """See `Batch.admit_first`."""
@@ -382,3 +404,16 @@ class Engine:
             moments = np.array([sequence.last_token_us, *ends], dtype=np.int64)
             sequence.gaps.append(np.diff(moments))
             sequence.last_token_us = ends[-1]
+
+
+def new_engine(
+    spec: WorkerSpec,
+    granularity: int,
+    cost: CostModel,
+    events: Events,
+    meter: ServiceMeter,
+    listener: EngineListener,
+) -> Engine:
+    """An engine with memory of its own; `granularity` is the tokens of a prefix hash."""
+    kv = KvCache(spec.kv_blocks, spec.block_size, granularity, spec.cache_blocks)
+    return Engine(spec, cost, events, kv, meter, listener)

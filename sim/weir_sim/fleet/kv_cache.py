@@ -130,6 +130,14 @@ class KvCache:
         while len(self._idle) > self._most_idle:
             self._evict()
 
+    def clear(self) -> None:
+        """Loses everything; whoever held blocks holds none."""
+        self._private = 0
+        self._holders.clear()
+        self._idle.clear()
+        self.added.clear()
+        self.removed.clear()
+
     def take_changes(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """Units that became findable, and that no longer are, since the last call."""
         changes = tuple(self.added), tuple(self.removed)
@@ -137,9 +145,15 @@ class KvCache:
         self.removed.clear()
         return changes
 
-    def findable(self) -> tuple[bytes, ...]:
-        """Every unit that can be found."""
-        return tuple(self._holders)
+    def tell_all(self) -> None:
+        """Everything that can be found counts as new: whoever was told before is gone."""
+        self.added = list(self._holders)
+        self.removed.clear()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything became findable, or no longer is, since the last report."""
+        return bool(self.added or self.removed)
 
     def check(self, sequences: Iterable[SimSequence]) -> None:
         """Recounts all blocks. Raises ValueError when the books are wrong.

@@ -13,6 +13,7 @@ from weir_sim.core.stage import Stage
 from weir_sim.fleet.engine import Engine
 from weir_sim.fleet.kv_cache import KvCache
 from weir_sim.fleet.sequence import SimSequence
+from weir_sim.fleet.split_engine import SplitEngine, SplitMemory
 
 _HEARTBEAT_US = 1_000_000
 
@@ -24,8 +25,8 @@ class Reporting(Protocol):
     sequences: dict[AttemptKey, SimSequence]
     finished: list[AttemptEnd]
     draining: bool
-    kv: KvCache
-    engine: Engine
+    kv: KvCache | SplitMemory
+    engine: Engine | SplitEngine
 
 
 class Reporter:
@@ -51,8 +52,7 @@ class Reporter:
         """The worker has registered: it reports at once, and tells its whole cache."""
         self._life += 1
         self._resting = False
-        self._worker.kv.take_changes()
-        self._worker.kv.added.extend(self._worker.kv.findable())
+        self._worker.kv.tell_all()
         self._tick(self._life)
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class Reporter:
         if life != self._life or self._resting:
             return
         worker = self._worker
-        quiet = not (worker.sequences or worker.finished or worker.kv.added or worker.kv.removed)
+        quiet = not (worker.sequences or worker.finished or worker.kv.changed)
         self._send(self._make())
         if quiet:
             self._resting = True
@@ -130,8 +130,8 @@ class Reporter:
                 free_kv_blocks=worker.kv.free,
                 cached_kv_blocks=worker.kv.cached,
                 held_kv_blocks=worker.kv.held,
-                running_requests=len(engine.running),
-                waiting_requests=len(engine.waiting),
+                running_requests=engine.running_requests,
+                waiting_requests=engine.waiting_requests,
                 pending_prefill_tokens=engine.pending_prefill_tokens(),
                 step_age_us=engine.step_age_us(),
                 report_time_us=self._stage.clock.now_us(),

@@ -1,17 +1,19 @@
 """A simulated worker: an engine that registers, reports, drains, dies and returns."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from weir_core.errors import Reason
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_info import WorkerInfo
 from weir_scheduler.workers.worker_report import AttemptEnd
 from weir_sim.core.stage import Stage
-from weir_sim.fleet.engine import Engine
+from weir_sim.fleet.engine import Engine, new_engine
 from weir_sim.fleet.gateway import SimGateway
 from weir_sim.fleet.kv_cache import KvCache
 from weir_sim.fleet.reporter import Reporter
 from weir_sim.fleet.sequence import SimSequence
+from weir_sim.fleet.split_engine import SplitEngine, SplitMemory
 from weir_sim.outcome import WorkerSummary
 from weir_sim.setup import Batching, WorkerSpec
 
@@ -44,8 +46,8 @@ class SimWorker:
         self._gateway = gateway
         self._arrivals = 0
         self._up_us = self._up_since_us = 0
-        self.kv = self._new_kv()
-        self.engine = Engine(spec, stage.setup.cost, stage.events, self.kv, stage.meter, self)
+        self.engine: Engine | SplitEngine = self._new_engine()
+        self.kv: KvCache | SplitMemory = self.engine.kv
         self._reporter = Reporter(self, stage)
         stage.rules.add_worker(self.worker_id, spec)
         gateway.workers[self.worker_id] = self
@@ -59,7 +61,7 @@ class SimWorker:
             model=spec.model,
             profile=self.worker_id,
             max_context_tokens=spec.max_context_tokens,
-            total_kv_blocks=spec.kv_blocks,
+            total_kv_blocks=self.kv.total,
             block_size=spec.block_size,
             max_concurrent_requests=spec.max_concurrent_requests,
             static_batching=spec.batching is Batching.STATIC,
@@ -81,12 +83,10 @@ class SimWorker:
         if not self.up:
             return
         for sequence in self.engine.clear():
-            self.kv.release(sequence)
             self._stage.journal.left_worker(sequence)
             self._gateway.broke(sequence.key, Reason.WORKER_LOST)
         self.sequences.clear()
         self.finished.clear()
-        self.engine.kv = self.kv = self._new_kv()
         self._down()
 
     def retire(self) -> None:
@@ -145,7 +145,7 @@ class SimWorker:
     def stepped(self) -> None:
         """See `EngineListener`."""
         if self._stage.setup.checks:
-            self.kv.check(self.sequences.values())
+            self.engine.check()
         self._reporter.stepped()
 
     def summary(self) -> WorkerSummary:
@@ -167,10 +167,13 @@ class SimWorker:
             kv_blocks=self.kv.total,
         )
 
-    def _new_kv(self) -> KvCache:
-        spec = self.spec
-        granularity = self._stage.workload.prefix_granularity
-        return KvCache(spec.kv_blocks, spec.block_size, granularity, spec.cache_blocks)
+    def _new_engine(self) -> Engine | SplitEngine:
+        spec, stage = self.spec, self._stage
+        granularity = stage.workload.prefix_granularity
+        make = partial(new_engine, spec, granularity, stage.setup.cost, stage.events, stage.meter)
+        return (
+            make(self) if spec.split is None else SplitEngine(spec.split, make, stage.events, self)
+        )
 
     def _end_if_drained(self) -> None:
         if self.retiring and self.draining and self.up and not self.sequences:
