@@ -32,6 +32,7 @@ class Attempt:
         asked: its gateway was asked to give its place to a more urgent request.
         preempted: it has given it; what it has computed is charged to nobody.
         long: which length's service it is charged to.
+        choices: answers that it makes at once.
         usage: as of the last report.
     """
 
@@ -54,4 +55,5 @@ class Attempt:
     asked: bool = False
     preempted: bool = False
     long: bool = False
+    choices: int = 1
     usage: AttemptUsage = field(default_factory=AttemptUsage)

@@ -40,7 +40,7 @@ class Intake:
         record = self.record(gateway, request)
         # What waited already at another scheduler was let in there.
         if not request.attempts and request.waiting_since_wall_us is None:
-            self._admission.check(record.entry, self._waiting.lane_for(record.entry))
+            self._admission.check(record, self._waiting.lane_for(record.entry))
         if not self._state.holding:
             self._check_fits(record.entry)
         self._waiting.enter(record)
@@ -97,12 +97,7 @@ class Intake:
             prompt_tokens=request.prompt_tokens,
             max_new_tokens=request.max_new_tokens,
             estimated_cost=cost,
-            predicted_output=self._state.predictor.predict(
-                subject.tenant_id,
-                subject.model,
-                request.max_new_tokens,
-                default=cost - request.prompt_tokens,
-            ),
+            predicted_output=self._predicted_output(request),
             # A gateway whose clock is ahead gains nothing by it.
             arrival_us=now_us - max(0, wall_us - arrival_wall_us),
             enqueued_us=now_us - waited_us,
@@ -112,9 +107,20 @@ class Intake:
             attempts=max(request.attempts, self._state.attempts.highest_of(request.request_id)),
             excluded=request.excluded,
             choices=request.choices,
+            cached_tokens=self._state.fleet.prefixes(subject.model).cached_tokens(
+                request.prefix_hashes, request.prompt_tokens
+            ),
             fallback_versions=request.fallback_versions,
             long=prompt_length(request.prompt_tokens, rules.long_context_threshold)
             is PromptLength.LONG,
+        )
+
+    def _predicted_output(self, request: NewRequest) -> int:
+        """Of all its answers together, tokens."""
+        subject, most = request.subject, request.max_new_tokens // request.choices
+        predictor = self._state.predictor
+        return request.choices * predictor.predict(
+            subject.tenant_id, subject.model, most, default=most
         )
 
     def _check_fits(self, entry: QueueEntry) -> None:

@@ -1,29 +1,72 @@
-"""How long an answer will be."""
+"""How long an answer will be, learned from those that have ended."""
+
+from weir_scheduler.dispatch.recent_lengths import RecentLengths
+from weir_scheduler.dispatch.tenant_medians import TenantMedians
 
 _KEPT = 10_000
-_NEWEST_WEIGHT = 16
+_FEWEST = 4
+_FEWEST_TENANTS = 5
+_MEDIAN = 0.5
 
 
 class OutputPredictor:
-    """Moving mean of completion tokens by tenant and model; learned from nobody else.
+    """Quantiles of completion tokens by tenant and model, of the last 64 answers of each.
 
-    Bounded: the least recently updated pairs are forgotten.
+    A tenant's own answers count alone once there are four. Before that stands a number for the
+    model: the median over at least five tenants of each one's median, rounded up to a
+    power of two, so that it tells nothing of any one of them. Without that, the bound of the
+    request.
+
+    Bounded: the least recently updated pairs are forgotten, and old answers as new ones end.
     """
 
     def __init__(self) -> None:
-        self._means: dict[tuple[str, str], int] = {}
+        self._lengths: dict[tuple[str, str], RecentLengths] = {}
+        self._medians: dict[str, TenantMedians] = {}
+        """By model."""
 
     def predict(self, tenant_id: str, model: str, max_new_tokens: int, default: int) -> int:
-        """Expected completion tokens, at most `max_new_tokens`; `default` before any answer."""
-        mean = self._means.get((tenant_id, model))
-        return min(max_new_tokens, default if mean is None else mean // _NEWEST_WEIGHT)
+        """Median completion tokens to expect, at most `max_new_tokens`.
+
+        `default`: where nothing is known.
+        """
+        expected = self.quantile(tenant_id, model, _MEDIAN)
+        if expected is None:
+            expected = self._of_model(model)
+        return min(max_new_tokens, default if expected is None else expected)
+
+    def quantile(self, tenant_id: str, model: str, share: float) -> int | None:
+        """Tokens that a share (0 to 1) of the tenant's answers did not exceed; None: too few."""
+        lengths = self._lengths.get((tenant_id, model))
+        if lengths is None or len(lengths) < _FEWEST:
+            return None
+        return lengths.quantile(share)
 
     def observe(self, tenant_id: str, model: str, completion_tokens: int) -> None:
-        """Takes in the length of a finished answer."""
+        """Takes in the length of an answer that came to its end."""
         key = tenant_id, model
-        scaled = completion_tokens * _NEWEST_WEIGHT
-        mean = self._means.pop(key, scaled)
-        # Exponential moving mean with weight 1/16, in sixteenths of a token.
-        self._means[key] = mean + (scaled - mean) // _NEWEST_WEIGHT
-        if len(self._means) > _KEPT:
-            del self._means[next(iter(self._means))]
+        lengths = self._lengths.pop(key, None) or RecentLengths()
+        lengths.add(completion_tokens)
+        # Last in the order: the most recently updated.
+        self._lengths[key] = lengths
+        if len(lengths) >= _FEWEST:
+            of_model = self._medians.setdefault(model, TenantMedians())
+            of_model.put(tenant_id, lengths.quantile(_MEDIAN))
+        if len(self._lengths) > _KEPT:
+            self._forget(next(iter(self._lengths)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        tenant_id, model = key
+        del self._lengths[key]
+        of_model = self._medians.get(model)
+        if of_model is not None:
+            of_model.discard(tenant_id)
+            if not len(of_model):
+                del self._medians[model]
+
+    def _of_model(self, model: str) -> int | None:
+        medians = self._medians.get(model)
+        if medians is None or len(medians) < _FEWEST_TENANTS:
+            return None
+        middle = medians.middle()
+        return 1 << (middle - 1).bit_length() if middle > 1 else 1

@@ -68,10 +68,10 @@ class Releases:
             state.fleet.touched(worker)
         self.charge(attempt, 0 if attempt.preempted else self._service(usage))
         state.observer.served(attempt)
-        if usage is not None and usage.completion_tokens:
-            state.predictor.observe(
-                attempt.tenant_id, attempt.lane_key.model, usage.completion_tokens
-            )
+        # What was cut short says nothing of the length of answers.
+        if usage is not None and usage.completion_tokens and not attempt.aborting:
+            each = -(-usage.completion_tokens // attempt.choices)
+            state.predictor.observe(attempt.tenant_id, attempt.lane_key.model, each)
         state.update_cap(attempt.tenant_id)
         state.wake_model(attempt.lane_key.model)
 

@@ -77,6 +77,7 @@ class Sender:
             lane_key=lane.key,
             request_class=entry.request_class,
             long=entry.long,
+            choices=entry.choices,
             prompt_tokens=entry.prompt_tokens,
             uncached_estimate=entry.prompt_tokens - candidate.cached_tokens,
             arrival_deadline_us=now_us + self._state.bounds.arrival_us,
