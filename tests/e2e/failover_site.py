@@ -97,13 +97,13 @@ class Site:
         return sum(len(worker.worker.attempts) for worker in self.workers)
 
     async def attempts(self) -> int:
-        """What the active scheduler counts: waiting, and on workers."""
+        """What the active scheduler counts: waiting, on workers, and workers that it lacks."""
         active = await self.active()
         queue = await active.stub.ListQueue(ListQueueRequest(), timeout=10)
         fleet = await active.stub.ListWorkers(ListWorkersRequest(), timeout=10)
         at_workers = [int(v.pending_attempts + v.running_attempts) for v in fleet.workers]
-        assert len(at_workers) == len(self.workers)
-        return int(queue.total) + sum(at_workers)
+        missing = len(self.workers) - len(at_workers)
+        return int(queue.total) + sum(at_workers) + missing
 
     async def at_rest(self) -> None:
         """Nothing is left anywhere, and every account was closed once."""

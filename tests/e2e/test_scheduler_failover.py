@@ -47,7 +47,9 @@ async def test_faults_of_schedulers_and_store_under_load(tmp_path: Path) -> None
                 await asyncio.sleep(dice.uniform(0, 0.5))
                 for fault in dice.sample(range(5), dice.choice([1, 1, 2])):
                     await _fault(site, server, fault, dice)
-                await _ends_well(site, load)
+                # A scheduler that stood still for a moment goes on with the gateway that is
+                # back first.
+                await _ends_well(site, load, in_order=False)
 
 
 async def _fault(site: Site, server: Valkey, fault: int, dice: random.Random) -> None:
@@ -99,10 +101,13 @@ async def _full(site: Site) -> list[asyncio.Task[Answer]]:
     return load
 
 
-async def _ends_well(site: Site, load: list[asyncio.Task[Answer]]) -> None:
+async def _ends_well(
+    site: Site, load: list[asyncio.Task[Answer]], *, in_order: bool = True
+) -> None:
     answers = list(await asyncio.gather(*load))
     check_answers(answers, OUTPUT)
-    _in_order(answers)
+    if in_order:
+        _in_order(answers)
     await site.at_rest()
     await until(site.attempts, lambda count: count == 0, "no attempt counted any more")
 

@@ -88,6 +88,15 @@ def up(
             "with a password better by environment WEIR_RATELIMITER__STORE.",
         ),
     ] = "",
+    schedulers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=5,
+            help="Schedulers, of which one is active and the others stand by "
+            "(docs/high-availability.md).",
+        ),
+    ] = 1,
     once: Annotated[bool, typer.Option("--once", help="End after the first answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures alone.")] = False,
 ) -> None:
@@ -106,6 +115,7 @@ def up(
         state_dir=state_dir,
         otlp=otlp,
         store=store,
+        schedulers=schedulers,
         api_key=os.environ.get("WEIR_API_KEY", ""),
     )
     stack = LocalStack(options, _write_nothing if quiet else _write, warn=_warn)

@@ -13,9 +13,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 
 from weir.scheduler.v1.scheduler_service_pb2 import ListWorkersRequest
-from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir_cli.errors import CommandError
-from weir_core.rpc.channel import open_channel
+from weir_cli.stack.running import Door
+from weir_cli.stack.scheduler_door import scheduler_stub
 
 _CALL_S = 2.0
 _PAUSE_S = 0.05
@@ -71,12 +71,15 @@ def _not_ready(url: str) -> str:
 async def wait_workers(
     scheduler: str, secret: str, names: Iterable[str], deadline_s: float
 ) -> None:
-    """Returns when the scheduler knows every worker as ready. Raises CommandError if it is late."""
+    """Returns when the scheduler knows every worker as ready. Raises CommandError if it is late.
+
+    Args:
+        scheduler: its address; of several, separated by commas, the active one is asked.
+    """
     missing = set(names)
-    channel = open_channel(scheduler, name="scheduler", token=SecretStr(secret))
+    door = Door(scheduler, SecretStr(secret))
     try:
-        async with channel, asyncio.timeout(deadline_s):
-            stub = SchedulerServiceStub(channel)
+        async with asyncio.timeout(deadline_s), scheduler_stub(door, deadline_s) as stub:
             while missing:
                 listed = await stub.ListWorkers(ListWorkersRequest())
                 ready = [w.registration.worker_id for w in listed.workers if w.state == "ready"]
@@ -86,8 +89,6 @@ async def wait_workers(
         raise CommandError(
             f"{', '.join(sorted(missing))}: not ready for the scheduler after {deadline_s:.0f} s"
         ) from None
-    except grpc.aio.AioRpcError as error:
-        raise CommandError(f"the scheduler cannot be asked: {error.details()}") from None
 
 
 def _named(name: str, worker_ids: Iterable[str]) -> bool:

@@ -25,8 +25,8 @@ from weir_cli.stack.served_model import ServedModel, choose_models
 from weir_cli.stack.services import (
     GATEWAY,
     RATELIMITER,
-    SCHEDULER,
     StackPlan,
+    scheduler_names,
     wanted_ports,
 )
 from weir_cli.stack.state_dir import StateDir, new_run_folder
@@ -47,10 +47,12 @@ class StackOptions:
     Attributes:
         workers: of each model.
         most_workers: up to so many, as the load asks for; 0: no more than `workers`.
+        schedulers: of which one is active.
     """
 
     workers: int = 1
     most_workers: int = 0
+    schedulers: int = 1
     port: int | None = None
     models: tuple[str, ...] = ()
     kv_memory: tuple[str, ...] = ()
@@ -138,7 +140,13 @@ class LocalStack:
         key, directory = self._key_and_directory(state, models)
         self._directory = directory
         plan = self._plan = StackPlan(
-            self._workers, directory, ports, options.otlp, options.store, options.worker_range
+            self._workers,
+            directory,
+            ports,
+            options.otlp,
+            options.store,
+            options.worker_range,
+            options.schedulers,
         )
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
@@ -202,7 +210,8 @@ class LocalStack:
 
     def _choose_ports(self) -> dict[str, Port]:
         asked = self._options.port
-        wanted = wanted_ports(DEFAULT_PORT if asked is None else asked, len(self._first_workers))
+        first = DEFAULT_PORT if asked is None else asked
+        wanted = wanted_ports(first, len(self._first_workers), self._options.schedulers)
         ports = choose_ports(wanted, required="gateway http" if asked else "")
         for port in ports.values():
             if port.wanted not in {0, port.number}:
@@ -220,10 +229,11 @@ class LocalStack:
 
     async def _wait_healthy(self, supervisor: Supervisor, secret: str) -> None:
         workers = self._first_workers
-        names = [RATELIMITER, SCHEDULER, GATEWAY, *workers]
+        names = [RATELIMITER, *self._schedulers, GATEWAY, *workers]
         addresses = {name: supervisor.child(name).ready["grpc"] for name in names}
         await wait_serving(addresses, _HEALTH_DEADLINE_S)
-        await wait_workers(addresses[SCHEDULER], secret, workers, _HEALTH_DEADLINE_S)
+        schedulers = self._scheduler_addresses(supervisor)
+        await wait_workers(schedulers, secret, workers, _HEALTH_DEADLINE_S)
         await wait_ready(supervisor.child(GATEWAY).ready["http"], _HEALTH_DEADLINE_S)
 
     def _make_welcome(
@@ -231,7 +241,7 @@ class LocalStack:
     ) -> Welcome:
         gateway = supervisor.child(GATEWAY).ready
         metrics = {GATEWAY: gateway["http"]}
-        for name in (RATELIMITER, SCHEDULER, *self._first_workers):
+        for name in (RATELIMITER, *self._schedulers, *self._first_workers):
             metrics[name] = supervisor.child(name).ready["metrics"]
         return Welcome(
             http=gateway["http"],
@@ -250,12 +260,20 @@ class LocalStack:
         """Names of the workers that are started at once."""
         return [worker.name for worker in self._workers if not worker.spare]
 
+    @property
+    def _schedulers(self) -> list[str]:
+        return scheduler_names(self._options.schedulers)
+
+    def _scheduler_addresses(self, supervisor: Supervisor) -> str:
+        """Of all, separated by commas; the active one is found among them."""
+        return ",".join(supervisor.child(name).ready["grpc"] for name in self._schedulers)
+
     def _elasticity(self, supervisor: Supervisor) -> Elasticity:
         """Follows the load with the spare workers."""
         state, plan = self._state, self._plan
         if state is None or plan is None:
             raise RuntimeError("keep_up() before start()")
-        door = Door(supervisor.child(SCHEDULER).ready["grpc"], SecretStr(state.cluster_secret()))
+        door = Door(self._scheduler_addresses(supervisor), SecretStr(state.cluster_secret()))
         specs: dict[str, dict[str, ChildSpec]] = {}
         for worker in self._workers:
             specs.setdefault(worker.model.name, {})[worker.name] = plan.worker_spec(state, worker)

@@ -8,7 +8,7 @@ import yaml
 from pydantic import SecretStr
 
 from weir_cli.errors import CommandError
-from weir_cli.stack.services import RATELIMITER, SCHEDULER
+from weir_cli.stack.services import GATEWAY, RATELIMITER, SCHEDULER
 from weir_cli.stack.state_dir import running_folders
 
 TOKEN_VARIABLE = "WEIR_CLUSTER_TOKEN"
@@ -28,8 +28,13 @@ def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
 
 
 def scheduler_door(address: str, state_dir: Path | None) -> Door:
-    """That of the scheduler; see `service_door`."""
-    return service_door(SCHEDULER, address, state_dir)
+    """That of the scheduler, or of several; see `service_door`."""
+    door = service_door(SCHEDULER, address, state_dir)
+    if address:
+        return door
+    folder = state_dir or running_folder(SCHEDULER)
+    gateway = yaml.safe_load((folder / f"{GATEWAY}.yaml").read_text(encoding="utf-8"))
+    return Door(str(gateway["scheduler_address"]), door.token)
 
 
 def service_door(service: str, address: str, state_dir: Path | None) -> Door:

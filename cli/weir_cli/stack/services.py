@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -37,6 +38,7 @@ class StackPlan:
         otlp: OTLP/gRPC endpoint for traces; empty for none.
         store: where limits are counted; empty for the ratelimiter's own choice.
         worker_range: how many workers each model may have.
+        schedulers: of which one is active.
     """
 
     workers: Sequence[WorkerPlan]
@@ -45,12 +47,16 @@ class StackPlan:
     otlp: str
     store: str = ""
     worker_range: WorkerRange = _ONE
+    schedulers: int = 1
 
     def specs(self, state: StateDir) -> list[ChildSpec]:
         """Writes each service's settings file and returns how to start what is started first."""
         return [
             self._spec(state, RATELIMITER, RATELIMITER, self._ratelimiter(state)),
-            self._spec(state, SCHEDULER, SCHEDULER, self._scheduler()),
+            *(
+                self._spec(state, name, SCHEDULER, self._scheduler(state, name))
+                for name in scheduler_names(self.schedulers)
+            ),
             *(self.worker_spec(state, worker) for worker in self.workers if not worker.spare),
             self._spec(state, GATEWAY, GATEWAY, self._gateway()),
         ]
@@ -76,7 +82,7 @@ class StackPlan:
             environment={"WEIR_CLUSTER_TOKEN": state.cluster_secret()},
             start_s=_WORKER_START_S if service == "worker" else None,
             drain_s=_DRAIN_S + _GRACE_S + 10.0,
-            stage=_STAGES.get(name, _WORKER_STAGE),
+            stage=_STAGES.get(service, _WORKER_STAGE),
         )
 
     def _ratelimiter(self, state: StateDir) -> dict[str, Any]:
@@ -88,21 +94,32 @@ class StackPlan:
             **({"store": self.store} if self.store else {}),
         }
 
-    def _scheduler(self) -> dict[str, Any]:
+    @property
+    def scheduler_addresses(self) -> str:
+        """Of every scheduler, as its peers want it."""
+        return ",".join(self._address(name) for name in scheduler_names(self.schedulers))
+
+    def _scheduler(self, state: StateDir, name: str) -> dict[str, Any]:
         bounds = self.worker_range
         scaling = {"min_workers": bounds.least, "max_workers": bounds.most}
         return {
-            "address": self._address(SCHEDULER),
-            "metrics_address": self._address(f"{SCHEDULER} metrics"),
+            "address": self._address(name),
+            "metrics_address": self._address(f"{name} metrics"),
             "directory_address": self._address("gateway grpc"),
             "scaling": scaling,
+            **self._leader_store(state),
         }
+
+    def _leader_store(self, state: StateDir) -> dict[str, Any]:
+        if self.schedulers == 1:
+            return {}
+        return {"leader_store": f"file://{quote(str((state.path / 'leader').resolve()))}"}
 
     def _worker(self, worker: WorkerPlan) -> dict[str, Any]:
         return {
             "address": self._address(worker.name),
             "metrics_address": self._address(f"{worker.name} metrics"),
-            "scheduler_address": self._address(SCHEDULER),
+            "scheduler_address": self.scheduler_addresses,
             **worker.settings(),
         }
 
@@ -111,7 +128,7 @@ class StackPlan:
             "http_address": self._address("gateway http"),
             "grpc_address": self._address("gateway grpc"),
             "ratelimiter_address": self._address(RATELIMITER),
-            "scheduler_address": self._address(SCHEDULER),
+            "scheduler_address": self.scheduler_addresses,
             "directory_file": str(self.directory),
         }
 
@@ -121,15 +138,22 @@ class StackPlan:
         return port.address if port is not None else f"{HOST}:0"
 
 
-def wanted_ports(first: int, workers: int) -> list[tuple[str, int]]:
+def scheduler_names(schedulers: int) -> list[str]:
+    """`scheduler`, `scheduler-2` and so on."""
+    return [SCHEDULER, *(f"{SCHEDULER}-{number}" for number in range(2, schedulers + 1))]
+
+
+def wanted_ports(first: int, workers: int, schedulers: int = 1) -> list[tuple[str, int]]:
     """Each address's name and port: fixed distances from the HTTP port, 0 for any.
 
-    With the default 8000: HTTP 8000, gRPC 8001, ratelimiter 8002, scheduler 8003, workers from
-    8010, and metrics 1000 above each.
+    With the default 8000: HTTP 8000, gRPC 8001, ratelimiter 8002, schedulers from 8003 (five
+    at most), workers from 8010, and metrics 1000 above each.
     """
-    offsets = {"gateway http": 0, "gateway grpc": 1, RATELIMITER: 2, SCHEDULER: 3}
+    names = scheduler_names(schedulers)
+    offsets = {"gateway http": 0, "gateway grpc": 1, RATELIMITER: 2}
+    offsets |= {name: 3 + index for index, name in enumerate(names)}
     offsets |= {name: 10 + index for index, name in enumerate(worker_names(workers))}
-    with_metrics = [RATELIMITER, SCHEDULER, *worker_names(workers)]
+    with_metrics = [RATELIMITER, *names, *worker_names(workers)]
     offsets |= {f"{name} metrics": 1_000 + offsets[name] for name in with_metrics}
     return [(name, _port(first, offset)) for name, offset in offsets.items()]
 
@@ -138,4 +162,4 @@ def _port(first: int, offset: int) -> int:
     return first + offset if first and first + offset <= 65_535 else 0
 
 
-__all__ = ["DEFAULT_PORT", "StackPlan", "wanted_ports"]
+__all__ = ["DEFAULT_PORT", "StackPlan", "scheduler_names", "wanted_ports"]
