@@ -2,7 +2,7 @@
 
 import math
 
-_HALF_LIFE_US = 10_000_000
+_HALF_LIFE_US = 20_000_000
 _DECAY = math.log(2) / _HALF_LIFE_US
 _SHORTEST_AGE_US = 1_000_000
 _SLOWEST_PER_S = 0.01

@@ -60,11 +60,13 @@ class Forecast:
 
     Attributes:
         wait_s: until the dispatch, seconds; infinite when nothing moves.
-        each_s: by how much one more request like it ahead would prolong that, seconds.
+        each_s: by how much one more request of its tenant ahead would prolong that, seconds.
+        any_s: between two dispatches of such requests from the lane, whose ever, seconds.
     """
 
     wait_s: float
     each_s: float
+    any_s: float
 
 
 def forecast(ahead: Ahead, rates: Rates, extra: int = 0) -> Forecast | None:
@@ -75,16 +77,17 @@ def forecast(ahead: Ahead, rates: Rates, extra: int = 0) -> Forecast | None:
         rates: how fast that goes.
         extra: requests like it that are to be counted before it besides.
     """
+    any_s = ahead.cost / rates.tokens_per_s if rates.tokens_per_s > 0 else float("inf")
     if rates.own_seen >= _OWN_DISPATCHES and rates.own_per_s > 0:
         each_s = 1 / rates.own_per_s
-        return Forecast((ahead.own.requests + extra + 1) * each_s, each_s)
+        return Forecast((ahead.own.requests + extra + 1) * each_s, each_s, min(any_s, each_s))
     if rates.seen < FEWEST_DISPATCHES:
         return None
     if rates.tokens_per_s <= 0:
-        return Forecast(float("inf"), float("inf"))
+        return Forecast(float("inf"), float("inf"), float("inf"))
     own = ahead.own.cost + (extra + 1) * ahead.cost
     whole = (extra + 1) * ahead.cost
     of_group = min(ahead.group_cost + whole, own / ahead.tenant_share)
     of_lane = min(ahead.lane_cost + whole, of_group / ahead.group_share)
     each = ahead.cost / (ahead.tenant_share * ahead.group_share)
-    return Forecast(of_lane / rates.tokens_per_s, each / rates.tokens_per_s)
+    return Forecast(of_lane / rates.tokens_per_s, each / rates.tokens_per_s, any_s)
