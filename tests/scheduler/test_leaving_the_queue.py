@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
-
 from tests.scheduler.support import GATEWAY, SECOND, Bench, FixedRules, new_request
 from weir_core.errors import Reason
 from weir_scheduler.queues.entry import RequestClass

@@ -143,7 +143,8 @@ def retry_after_timeout(state: SchedulerState, record: RequestRecord, waited_us:
         return waited_us / _SECOND_US
     limit_s, _ = _longest_wait_s(state, entry)
     calm_s = calm_saturation(lane.pool.shedding, entry.priority) * limit_s
-    return _promise(state, key, record, known.wait_s - _MARGIN * calm_s, known.each_s)
+    wait_s = known.wait_s - _MARGIN * calm_s
+    return state.promises.book(key, _print(record), now_us, wait_s, known.each_s)
 
 
 def _promise(
