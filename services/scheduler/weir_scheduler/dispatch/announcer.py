@@ -15,8 +15,9 @@ class Announcer:
     """Sends position and reason when they change, at a bounded rate.
 
     A round comes at most every `announce_us` and looks at about `announce_budget` requests,
-    and of one queue at the first so many; what is left over comes first in the next. A request
-    that is dispatched within the first round's delay is never announced.
+    and of one queue at the first so many; what is left over comes first in another round soon
+    after, so that none of them holds up a dispatch for long. A request that is dispatched
+    within the first round's delay is never announced.
     """
 
     def __init__(self, state: SchedulerState, waiting: WaitingRoom, view: QueueView) -> None:
@@ -41,7 +42,7 @@ class Announcer:
             del state.to_announce[key, request_class, tenant_id]
             left -= 1 + self._announce_queues(key, queues, tenant_id, whole)
         if state.to_announce:
-            at_us = state.now_us() + state.bounds.announce_us
+            at_us = state.now_us() + state.bounds.announce_left_us
             state.timers.set_earlier(TimerKind.ANNOUNCE, None, at_us)
 
     def _announce_queues(

@@ -30,6 +30,7 @@ class Bounds:
         gateway_away_us: what a gateway has running goes on so long without its stream.
         lost_kept_us: a lost worker is listed, and its orphans are aborted if it comes back.
         announce_us: between two rounds of position events.
+        announce_left_us: to the next round when one has left something over.
         announce_budget: requests looked at in one round.
         prompt_weight: service of one uncached prompt token (w_p).
         output_weight: service of one output token (w_q).
@@ -53,6 +54,7 @@ class Bounds:
     gateway_away_us: int = 2_000_000
     lost_kept_us: int = 600_000_000
     announce_us: int = 100_000
-    announce_budget: int = 2_000
+    announce_left_us: int = 10_000
+    announce_budget: int = 200
     prompt_weight: int = 1
     output_weight: int = 2
