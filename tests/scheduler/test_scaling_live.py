@@ -1,10 +1,12 @@
 """Scaling signals of a real scheduler: by RPC, as gauges, and as KEDA asks for them."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import yaml
 from google.protobuf import descriptor_pb2
 from google.protobuf.duration_pb2 import Duration
 
@@ -14,6 +16,8 @@ from weir.keda.v1 import external_scaler_pb2 as keda
 from weir.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
 from weir_core.rpc.channel import ServiceChannel
+from weir_scheduler.server.keda.metric import read_trigger
+from weir_worker.settings import WorkerSettings
 
 # Signals count from here on: a worker that is silent for so long is lost.
 SOON: dict[str, Any] = {
@@ -259,3 +263,21 @@ def test_the_contract_is_that_of_keda() -> None:
         "GetMetricsResponse": {"metricValues": 1},
         "MetricValue": {"metricName": 1, "metricValue": 2, "metricValueFloat": 3},
     }
+
+
+def test_the_example_for_kubernetes_asks_what_the_scheduler_answers(repo_root: Path) -> None:
+    """Its triggers are read as the scheduler reads them; a cluster has not seen it."""
+    text = (repo_root / "deploy" / "keda" / "scaledobject.yaml").read_text(encoding="utf-8")
+    scaled, deployment = yaml.safe_load_all(text)
+    assert (scaled["apiVersion"], scaled["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    for trigger in scaled["spec"]["triggers"]:
+        assert trigger["type"] == "external-push"
+        read = read_trigger({key: str(value) for key, value in trigger["metadata"].items()})
+        assert (read.metric, read.target) == ("wanted_workers", 1.0)
+    pod = deployment["spec"]["template"]["spec"]
+    environment = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    assert trigger["metadata"]["secretFromEnv"] in environment
+    assert pod["terminationGracePeriodSeconds"] > float(environment["WEIR_WORKER__DRAIN_S"])
+    known = {f"WEIR_WORKER__{name.upper()}" for name in WorkerSettings.model_fields}
+    assert {name for name in environment if name.startswith("WEIR_WORKER__")} <= known
