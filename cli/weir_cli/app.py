@@ -13,6 +13,7 @@ from weir_cli.commands import (
     ledger,
     limits,
     models,
+    pools,
     simulate,
     up,
     workers,
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
+app.command("pools")(pools.pools)
 app.command("simulate")(simulate.simulate)
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")

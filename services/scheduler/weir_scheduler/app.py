@@ -29,6 +29,7 @@ from weir_scheduler.server.directory_rules import DirectoryRules
 from weir_scheduler.server.keda.servicer import SERVICE as KEDA_SERVICE
 from weir_scheduler.server.keda.servicer import KedaServicer
 from weir_scheduler.server.leader_metrics import watch_leadership
+from weir_scheduler.server.pool_metrics import PoolCollector
 from weir_scheduler.server.pump import Pump
 from weir_scheduler.server.queue_metrics import QueueMetrics, SchedulerCollector
 from weir_scheduler.server.queue_spans import QueueSpans
@@ -73,6 +74,7 @@ class SchedulerApp:
         self._streams = Streams(self._token.get_secret_value().encode())
         self.scheduler = self._build_scheduler()
         SchedulerCollector(self.scheduler, self._clock, telemetry.registry)
+        PoolCollector(self.scheduler, telemetry.registry)
         self._leadership: Leadership = OnlyScheduler()
         self._pump = Pump(self.scheduler, self._clock, lambda: self._leadership.active())
         watch_leadership(telemetry.registry, lambda: self._leadership)

@@ -1,0 +1,46 @@
+"""`weir pools`: what waits in each pool of a running scheduler, and how targets are kept."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToDict
+
+from weir.scheduler.v1 import scheduler_service_pb2 as wire
+from weir_cli.output import Output
+from weir_cli.pools_text import pools_text
+from weir_cli.stack.running import Door, scheduler_door
+from weir_cli.stack.scheduler_door import CALL_S, scheduler_stub
+
+
+def pools(
+    tenant: Annotated[str, typer.Option(help="Targets of this tenant alone.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TEXT,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="host:port of a scheduler; its secret in WEIR_CLUSTER_TOKEN.")
+    ] = "",
+) -> None:
+    """Show pools, what waits in them, how fast it goes, and how tenants' targets are kept.
+
+    WAIT is predicted for a request that comes now, of a tenant of which nothing waits; nothing is
+    predicted before workers have been full for a while.
+    """
+    seen = asyncio.run(_look(scheduler_door(address, state_dir), tenant))
+    if output is Output.JSON:
+        shown = MessageToDict(
+            seen, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+        print(json.dumps(shown, indent=2))
+    else:
+        print(pools_text(seen.pools, seen.slos))
+
+
+async def _look(door: Door, tenant_id: str) -> wire.GetPoolStatusResponse:
+    async with scheduler_stub(door) as stub:
+        request = wire.GetPoolStatusRequest(tenant_id=tenant_id)
+        return await stub.GetPoolStatus(request, timeout=CALL_S)
