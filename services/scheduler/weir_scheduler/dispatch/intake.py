@@ -125,6 +125,10 @@ class Intake:
 
     def _check_fits(self, entry: QueueEntry) -> None:
         workers = self._state.fleet.serving(self._waiting.lane_for(entry).key)
-        refusals = [never_fits(entry, worker.info, worker.rules) for worker in workers]
-        if refusals and None not in refusals:
-            raise too_large(str(refusals[0]))
+        refusal: str | None = None
+        for worker in workers:
+            refusal = never_fits(entry, worker.info, worker.rules)
+            if refusal is None:
+                return
+        if refusal is not None:
+            raise too_large(refusal)

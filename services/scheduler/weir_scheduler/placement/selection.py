@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from weir_scheduler.placement.context import PlacementContext
 from weir_scheduler.placement.placement import AwaitsSession, Blocked, Placed, Placement
 from weir_scheduler.placement.placer import Placer
-from weir_scheduler.placement.shortlist import SMALL, shortlist
+from weir_scheduler.placement.shortlist import SMALL, no_room_at_once, shortlist
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.workers.lane_index import LaneIndex
@@ -40,6 +40,9 @@ class Selection:
         known = self._index.no_room_for(entry)
         if known is not None:
             return self._look_again(entry, known[0], known[1], context)
+        at_once = no_room_at_once(entry, self._index)
+        if at_once is not None:
+            return Blocked(at_once)
         few = shortlist(entry, self._index, self._prefixes, context.session_worker)
         placement = self._placer.place(entry, few, context) if few else None
         if isinstance(placement, Placed | AwaitsSession):

@@ -1,8 +1,11 @@
 """Which workers of a large fleet are worth a look for one request."""
 
+import sys
 from collections.abc import Sequence
 
+from weir_scheduler.placement.fit import never_fits, start_blocks
 from weir_scheduler.queues.entry import QueueEntry
+from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.workers.lane_index import LaneIndex
 from weir_scheduler.workers.pool_prefixes import PoolPrefixes
 from weir_scheduler.workers.worker_view import WorkerView
@@ -37,3 +40,25 @@ def shortlist(
         if known is not None:
             chosen[worker_id] = known
     return list(chosen.values())
+
+
+def no_room_at_once(entry: QueueEntry, index: LaneIndex) -> WaitReason | None:
+    """Why no worker has room, where that is seen without a look at each; None: not seen.
+
+    Either none has a free place, or none has the KV blocks that the request begins with. Only
+    where all workers are of one kind that could run it, and the request has excluded none.
+    """
+    kinds = index.kinds
+    if len(kinds) != 1 or index.has_static or entry.excluded or not index.has_taking:
+        return None
+    info = kinds[0].info
+    if never_fits(entry, info, kinds[0].rules) is not None:
+        return None
+    if not index.has_open:
+        rules = kinds[0].rules
+        places = min(rules.max_concurrent_requests, info.max_concurrent_requests or sys.maxsize)
+        fewer = rules.max_batch_size < places
+        return WaitReason.BATCH_FULL if fewer else WaitReason.WORKER_FULL
+    if info.total_kv_blocks and start_blocks(entry, info) > index.most_free_kv:
+        return WaitReason.KV_FULL
+    return None

@@ -2,15 +2,18 @@
 
 import bisect
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.wait_reason import WaitReason
+from weir_scheduler.rules.rules import WorkerRules
 from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_view import WorkerView
 
 _Place = tuple[int, float, str]
+_Kind = tuple[int, int, int, int, WorkerRules]
 
 _REMEMBERED = 8
 
@@ -42,6 +45,9 @@ class LaneIndex:
         self.views: dict[str, WorkerView] = {}
         self._open: list[_Place] = []
         self._places: dict[str, _Place] = {}
+        self._by_free: list[tuple[int, str]] = []
+        self._kinds: Counter[_Kind] = Counter()
+        self._of_kind: dict[_Kind, WorkerView] = {}
         self._recent = 0.0
         self._taking = 0
         self._static = [w for w in self._workers.values() if w.info.static_batching]
@@ -98,20 +104,73 @@ class LaneIndex:
         """Workers that take work and are not full, the smallest backlog first."""
         return (self.views[worker_id] for _, _, worker_id in self._open)
 
+    @property
+    def kinds(self) -> list[WorkerView]:
+        """One worker of each kind: what never fits it, fits none of its kind."""
+        return list(self._of_kind.values())
+
+    @property
+    def has_open(self) -> bool:
+        """Whether some worker takes work and is not full."""
+        return bool(self._open)
+
+    @property
+    def has_taking(self) -> bool:
+        """Whether some worker takes work."""
+        return self._taking > 0
+
+    @property
+    def has_static(self) -> bool:
+        """Whether some worker batches statically: its room depends on more than its counters."""
+        return bool(self._static)
+
+    @property
+    def most_free_kv(self) -> int:
+        """Most free KV blocks of a worker that takes work and is not full; 0 without any."""
+        return self._by_free[-1][0] if self._by_free else 0
+
     def _replace(self, worker_id: str, view: WorkerView) -> None:
-        self._count(self.views.get(worker_id), -1)
+        before = self.views.get(worker_id)
+        if before is not None:
+            self._forget(before)
         self._count(view, 1)
+        kind = _kind(view)
+        self._kinds[kind] += 1
+        self._of_kind[kind] = view
         self.views[worker_id] = view
-        known = self._places.pop(worker_id, None)
-        if known is not None:
-            del self._open[bisect.bisect_left(self._open, known)]
         if view.takes_work and not view.full:
             place = self._places[worker_id] = (view.backlog, self._rng.random(), worker_id)
             bisect.insort(self._open, place)
+            bisect.insort(self._by_free, (view.free_kv_blocks, worker_id))
 
-    def _count(self, view: WorkerView | None, sign: int) -> None:
-        if view is not None and view.takes_work:
+    def _forget(self, view: WorkerView) -> None:
+        worker_id = view.info.worker_id
+        self._count(view, -1)
+        kind = _kind(view)
+        self._kinds[kind] -= 1
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+            del self._of_kind[kind]
+        place = self._places.pop(worker_id, None)
+        if place is not None:
+            del self._open[bisect.bisect_left(self._open, place)]
+            free = view.free_kv_blocks, worker_id
+            del self._by_free[bisect.bisect_left(self._by_free, free)]
+
+    def _count(self, view: WorkerView, sign: int) -> None:
+        if view.takes_work:
             self._recent += sign * view.recent
             self._taking += sign
         if not self._taking:
             self._recent = 0.0
+
+
+def _kind(view: WorkerView) -> _Kind:
+    info = view.info
+    return (
+        info.max_context_tokens,
+        info.total_kv_blocks,
+        info.block_size,
+        info.max_concurrent_requests,
+        view.rules,
+    )
