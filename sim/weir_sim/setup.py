@@ -1,7 +1,7 @@
 """What a run consists of: fleet, configuration, and what happens to the fleet."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -119,6 +119,21 @@ class FleetEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """What the limiter lets pass of one tenant; 0 for no limit.
+
+    Attributes:
+        requests_per_minute: rate, and as much at once.
+        tokens_per_minute: prompt and longest answer, what is not used comes back.
+        concurrency: requests in the system.
+    """
+
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    concurrency: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class AutoscaleSpec:
     """An autoscaler beside the fleet.
 
@@ -157,6 +172,7 @@ class Setup:
         local_increments: count dispatched attempts before a report names them, as the product
             does. Off, placement sees the last report alone: an experiment.
         events: what happens to workers.
+        limits: of the limiter in front, by tenant, `*` for the others; empty for no limiter.
         autoscale: adds and retires workers; None for a fixed fleet.
         sample_s: between two points of `Outcome.service`.
         keep_gaps: keep every time between two tokens for `Outcome.gaps_s`.
@@ -199,6 +215,7 @@ class Setup:
     scheduler: Callable[..., Scheduler] = Scheduler
     local_increments: bool = True
     events: tuple[FleetEvent, ...] = ()
+    limits: Mapping[str, TenantLimits] = field(default_factory=dict)
     autoscale: AutoscaleSpec | None = None
     sample_s: float = 1.0
     keep_gaps: bool = False

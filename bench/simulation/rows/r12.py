@@ -9,7 +9,7 @@ from bench.simulation.row import Context, Row
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.rules.preemption_rules import PreemptionRules
 from weir_scheduler.rules.rules import Isolation, PoolRules
-from weir_sim.cost.builtin import H100
+from weir_sim.cost.builtin import A10G
 from weir_sim.outcome import Outcome, RequestRecord
 from weir_sim.setup import Setup, WorkerSpec
 from weir_sim.simulation import simulate
@@ -21,9 +21,9 @@ _UNCAPPED = PreemptionRules(
     max_preemptions=1_000_000,
     max_overtake_ratio_millis=1_000,
 )
-_INTERACTIVE_RPS = 10.0
-_BATCH_RPS = 8.0
-_WORKERS = 2
+_INTERACTIVE_RPS = 0.8
+_BATCH_RPS = 1.2
+_WORKERS = 4
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ def _wasted(outcome: Outcome) -> float:
 def _setup(rules: PreemptionRules | None) -> Setup:
     pool = PoolRules(name="mixed", isolation=Isolation.SHARED, policy="priority", preemption=rules)
     spec = WorkerSpec(
-        kv_blocks=4_096,
-        max_batch_size=32,
-        max_concurrent_requests=32,
-        max_step_tokens=1_024,
+        kv_blocks=1_500,
+        max_batch_size=8,
+        max_concurrent_requests=8,
+        max_step_tokens=512,
     )
     return Setup(
         workers=(spec,) * _WORKERS,
-        cost=H100,
+        cost=A10G,
         pool=pool,
         report_interval_s=1.0,
         report_coalesce_s=0.02,
@@ -132,7 +132,7 @@ def _setup(rules: PreemptionRules | None) -> Setup:
 
 
 def _load(context: Context) -> Workload:
-    seconds = 6.0 if context.quick else 60.0
+    seconds = 30.0 if context.quick else 300.0
     talk = poisson(context, "azure-conv", _INTERACTIVE_RPS, round(_INTERACTIVE_RPS * seconds))
     papers = poisson(context, "arxiv", _BATCH_RPS, round(_BATCH_RPS * seconds), seed=2)
     requests = [

@@ -11,6 +11,7 @@ from weir_scheduler.scheduler import Scheduler
 from weir_sim.core.bounds import bounds_of
 from weir_sim.core.events import Events
 from weir_sim.core.journal import Journal
+from weir_sim.core.limiter import SimLimiter
 from weir_sim.core.predictions import Predictions
 from weir_sim.core.queue_watch import QueueWatch
 from weir_sim.core.rules import SimRules
@@ -61,6 +62,9 @@ class Run:
         )
         self._watch = QueueWatch(stage)
         self._gateway = SimGateway(stage)
+        self._limiter = SimLimiter(dict(setup.limits), stage.clock) if setup.limits else None
+        if self._limiter is not None:
+            self._gateway.on_end.append(self._limiter.ended)
         self._predictions = Predictions()
         stage.set_scheduler(self._make_scheduler())
         self._fleet = SimFleet(stage, self._gateway)
@@ -157,7 +161,12 @@ class Run:
     def _arrive(self, index: int) -> None:
         request = self._workload.requests[index]
         self._stage.journal.arrived(request)
-        self._enqueue(request)
+        refusal = self._limiter.refuses(request) if self._limiter is not None else None
+        if refusal is None:
+            self._enqueue(request)
+        else:
+            stage = self._stage
+            stage.journal.refused_by_limiter(request.request_id, refusal, stage.now_us)
         self._set_arrival(index + 1)
 
     def _enqueue(self, request: SimRequest) -> None:
