@@ -1,21 +1,11 @@
-"""`host:port` addresses: parsing, binding, and what to say when binding fails."""
+"""`host:port` addresses: binding, and what to say when that fails."""
 
 import socket
 
 from weir_core.errors.startup import StartupError
+from weir_core.host_port import join_address, split_address
 
-
-def split_address(address: str, knob: str) -> tuple[str, int]:
-    """`host:port` as a pair; IPv6 hosts stand in brackets. Raises StartupError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise StartupError(f"{knob} is {address!r}; it must be host:port with a port of 0 to 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def join_address(host: str, port: int) -> str:
-    """The pair as `host:port`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+__all__ = ["bind_failed", "check_free", "join_address", "listen", "split_address"]
 
 
 def bind_failed(address: str, knob: str, why: str) -> StartupError:

@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
-from weir_core.process.address import split_address
+from weir_core.host_port import split_address
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.framed import Backoff
 
