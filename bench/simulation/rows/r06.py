@@ -87,7 +87,7 @@ def _most_rps(
 ) -> float:
     """The highest rate at which enough are within both targets; `prefill` 0: no split."""
     low, high = 0.2, 30.0
-    for _ in range(2 if context.quick else 6):
+    for _ in range(2 if context.quick else 5):
         rate = (low * high) ** 0.5
         context.progress(f"{name}, {prefill or 'no'} prefill engines: {rate:.2f} requests/s")
         outcome = _outcome(context, cost, name, rate, prefill)
@@ -115,7 +115,7 @@ def _outcome(
         split=split,
     )
     workers = (spec,) if split else (spec,) * _ENGINES
-    requests = 30 if context.quick else 250
+    requests = 30 if context.quick else 200
     load = poisson(context, name, rate_rps, requests)
     return simulate(load, Setup(workers=workers, cost=cost, report_interval_s=1.0, sample_s=1e6))
 
