@@ -64,8 +64,9 @@ def run(context: Context) -> Row:
     return Row(
         relations | figures,
         {name: value for name, value in without.items() if "over_fcfs" in name},
-        f"load {_JUDGED}: two classes get {without['part_of_oracle']:.0%} of what the oracle gains on "
-        f"the mean wait, {relations['part_of_oracle']:.0%} with aging; with it the longest wait is "
+        f"load {_JUDGED}: two classes get {without['part_of_oracle']:.0%} of what the oracle "
+        f"gains on the mean wait, {relations['part_of_oracle']:.0%} with aging; with it the "
+        f"longest wait is "
         f"{relations['max_wait_over_fcfs']:.1f} times that of first come first served; without "
         f"aging (control) "
         f"{figures[judged + 'two_class.longest'] / figures[judged + 'fcfs.longest']:.0f} times",
