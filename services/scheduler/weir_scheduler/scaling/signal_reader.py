@@ -26,8 +26,11 @@ class SignalReader:
 
     def read_all(self, models: Iterable[str] = ()) -> dict[ScalingKey, ScalingSignals]:
         """Every pool that has a worker or for which something has waited, and those of `models`."""
+        for key in self._load.seen:
+            if not self._is_there(key):
+                self._load.forget(key)
         workers = self._by_key()
-        keys = {*workers, *(key for key in self._load.seen if self._is_there(key))}
+        keys = {*workers, *self._load.seen}
         for model in models:
             keys.update(ScalingKey(model, name) for name in self._pools_of(model))
         return {key: self._read(key, workers.get(key, ())) for key in sorted(keys)}
