@@ -10,7 +10,7 @@ from weir_scheduler.rules.rules import WorkerRules
 from weir_scheduler.workers import pool_prefixes
 from weir_scheduler.workers.worker_report import WorkerLoad, WorkerReport
 
-LIVES, BLOCKS, REQUESTS = 8, 200, 5
+LIVES, BLOCKS, REQUESTS = 6, 200, 5
 
 
 def _live(bench: Bench, number: int) -> None:
@@ -63,11 +63,11 @@ def test_case_17_memory_does_not_grow_while_workers_and_prefixes_churn(
     tracemalloc.start()
     try:
         warm = _memory_after(bench, range(LIVES))
-        for batch in range(1, 5):
+        for batch in range(1, 4):
             later = _memory_after(bench, range(batch * LIVES, (batch + 1) * LIVES))
     finally:
         tracemalloc.stop()
     assert bench.scheduler.workers() == []
-    # The names of one worker's prefixes alone take 13 KB: 32 more lives have left less than
+    # The names of one worker's prefixes alone take 13 KB: 18 more lives have left less than
     # three of them behind.
     assert later - warm < 40_000
