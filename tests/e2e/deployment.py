@@ -116,6 +116,7 @@ async def deployed(
     plans: list[dict[str, Any]],
     model: Mapping[str, Any] | None = None,
     cluster: Mapping[str, Any] | None = None,
+    pools: list[dict[str, Any]] | None = None,
     workers: int = 1,
     most_workers: int = 0,
     settings: Mapping[str, str] | None = None,
@@ -156,6 +157,7 @@ async def deployed(
             for tenant, fields in tenants.items()
         ],
         **({"cluster": cluster} if cluster else {}),
+        **({"pools": pools} if pools else {}),
     }
     directory = state.parent / f"{state.name}-directory.yaml"
     directory.write_text(yaml.safe_dump(document))

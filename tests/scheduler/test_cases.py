@@ -66,6 +66,25 @@ def test_case_3_gaie_1497_an_idle_worker_that_stopped_reporting_gets_nothing() -
     assert placed(bench) == {"fresh": 10}
 
 
+def test_case_3_nor_does_one_that_only_sends_heartbeats() -> None:
+    """It swallows what it is sent: without increments it would look idle every 2 s, and win."""
+    bench = Bench()
+    bench.worker("stale")
+    bench.worker("fresh")
+    for number in range(80):
+        bench.advance(SECOND // 10)
+        bench.enqueue(f"r{number}", prompt_tokens=100)
+        bench.scheduler.worker_heard("stale")
+        if bench.out.dispatches[-1].worker.worker_id == "fresh":
+            bench.end(bench.out.dispatches[-1])
+        bench.report("fresh")
+    assert state_of(bench, "stale") is WorkerState.LOST
+    assert placed(bench)["stale"] <= 21, "what came before the arrival deadline of the first"
+    assert bench.out.rejections == []
+    moved = {d.key.request_id for d in bench.out.dispatches if d.key.number > 1}
+    assert len(moved) == placed(bench)["stale"], "all that it had was tried elsewhere"
+
+
 def test_case_4_llm_d_router_1182_a_tenant_of_huge_prompts_does_not_monopolise() -> None:
     """Turns by requests would give it 100 times the tokens; turns go by tokens."""
     bench = Bench(FixedRules(workers=ONE))

@@ -102,12 +102,17 @@ class DueHandlers:
     def _arrival(self, key: AttemptKey) -> None:
         """No report has named the attempt in time: its increment goes, its fate is open.
 
-        The next report decides (see `FleetEvents.report`); a silent worker is lost anyway.
+        The next report decides (see `FleetEvents.report`). A worker from which none has come
+        since then gets no more work: without increments it would look idle, and win.
         """
         attempt = self._state.attempts.get(key)
         worker = self._state.fleet.get(attempt.worker_id) if attempt is not None else None
-        if worker is not None:
+        if attempt is not None and worker is not None:
             worker.released(key)
+            sent_us = attempt.arrival_deadline_us - self._state.bounds.arrival_us
+            if not attempt.named and worker.last_report_us < sent_us:
+                worker.overdue = True
+                self._state.fleet.touched(worker)
             self._state.wake_model(worker.info.model)
 
     def _linger(self, request_id: str) -> None:

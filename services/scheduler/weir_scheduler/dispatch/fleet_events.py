@@ -44,7 +44,8 @@ class FleetEvents:
     def report(self, worker_id: str, report: WorkerReport) -> None:
         """Takes a report. Raises WeirError NOT_FOUND for a worker that is not registered."""
         worker = self.known(worker_id)
-        worker.last_frame_us = self._state.now_us()
+        worker.last_frame_us = worker.last_report_us = self._state.now_us()
+        worker.overdue = False
         worker.last_report_wall_us = self._state.clock.now_us()
         self._judge_step_age(worker, report)
         worker.reported_by(report)
@@ -89,7 +90,9 @@ class FleetEvents:
         if worker is None or worker.lost:
             return
         now_us, bounds = self._state.now_us(), self._state.bounds
-        due_us = max(worker.last_frame_us + bounds.loss_us, worker.heard_until_us)
+        # Heartbeats alone are no sign of life of one that owes a report.
+        heard_us = worker.last_report_us if worker.overdue else worker.last_frame_us
+        due_us = max(heard_us + bounds.loss_us, worker.heard_until_us)
         if now_us - due_us > bounds.report_interval_us:
             # This process itself did not run: its workers' frames wait to be read first.
             due_us = worker.heard_until_us = now_us + 2 * bounds.report_interval_us

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from weir_core.clock import Clock
@@ -95,10 +96,11 @@ class SchedulerCollector(Collector):
         self._tenants = LabelCap()
         registry.register(self)
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Queue depth, workers and attempts of this moment."""
         yield self._depth()
         yield self._workers()
+        yield self._preemptions()
         attempts = GaugeMetricFamily(
             "weir_scheduler_attempts", "Attempts that take up a place on a worker"
         )
@@ -115,6 +117,18 @@ class SchedulerCollector(Collector):
         )
         for key, count in depth.items():
             family.add_metric(key, count)
+        return family
+
+    def _preemptions(self) -> CounterMetricFamily:
+        """By policy; those for want of memory are counted by the workers."""
+        counts = self._scheduler.preemptions
+        family = CounterMetricFamily(
+            "weir_scheduler_policy_preemptions",
+            "Places that urgent requests asked for, were given, and took by overtaking",
+            labels=("outcome",),
+        )
+        for outcome in ("asked", "given", "overtakings"):
+            family.add_metric([outcome], getattr(counts, outcome))
         return family
 
     def _workers(self) -> GaugeMetricFamily:

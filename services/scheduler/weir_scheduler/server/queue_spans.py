@@ -27,6 +27,8 @@ class QueueSpans:
         """See `Observer.entered`."""
         entry = record.entry
         span = self._start(entry.request_id, record.subject, record.trace, entry.attempts + 1)
+        if record.last_failure is not None:
+            span.add_event("requeued", {names.REASON: record.last_failure.reason.value})
         self._open[entry.request_id] = span
 
     def waits(self, record: RequestRecord, reason: WaitReason, position: int) -> None:

@@ -20,6 +20,8 @@ def _suspicion(worker: Worker, now_us: int) -> str:
         return "its stream has ended"
     if worker.frozen:
         return f"its engine has made no step for {worker.load.step_age_us / 1_000_000:.1f} s"
+    if worker.overdue:
+        return "it has not reported since an attempt was sent to it"
     open_until_us = worker.breaker.open_until_us or now_us
     left_s = max(0, open_until_us - now_us) / 1_000_000
     return f"its last attempts failed; one is tried in {left_s:.1f} s"

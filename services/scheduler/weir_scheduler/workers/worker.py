@@ -54,6 +54,9 @@ class Worker:
         self.drain_wall_us = 0
         """Begin of its drain, Unix microseconds; 0: it does not drain."""
         self.frozen = False
+        self.overdue = False
+        """An attempt should have been named by now, and no report has come since it was sent."""
+        self.last_report_us = now_us
         self.lost = False
         self.lost_why = ""
         self._given_up: set[AttemptKey] = set()
@@ -91,13 +94,15 @@ class Worker:
             return WorkerState.LOST
         if self.draining:
             return WorkerState.DRAINING
-        if not self.connected or self.frozen or not self.breaker.allows(now_us):
+        if not self.connected or self.frozen or self.overdue:
+            return WorkerState.SUSPECT
+        if not self.breaker.allows(now_us):
             return WorkerState.SUSPECT
         return WorkerState.READY
 
     def live(self, now_us: int) -> bool:
         """Whether it takes work now, or will once its breaker lets it."""
-        if self.lost or self.draining or not self.connected or self.frozen:
+        if self.lost or self.draining or not self.connected or self.frozen or self.overdue:
             return False
         return self.breaker.open_until_us is None or now_us >= self.breaker.open_until_us
 
@@ -156,6 +161,7 @@ class Worker:
         """It has registered, for the first time or again."""
         self.info, self.rules = info, rules
         self.connected, self.lost, self.frozen = True, False, False
+        self.overdue, self.last_report_us = False, now_us
         self._ended.clear()
         self._changed()
         self.drain_reported = False
