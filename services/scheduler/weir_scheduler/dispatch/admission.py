@@ -140,7 +140,7 @@ def retry_after_timeout(state: SchedulerState, record: RequestRecord, waited_us:
     key = _wait_key(entry, lane)
     known = lane.forecast(entry, now_us, extra=state.promises.outstanding(key, now_us))
     if known is None:
-        return waited_us / _SECOND_US
+        return max(SHORTEST_S, waited_us / _SECOND_US)
     limit_s, _ = _longest_wait_s(state, entry)
     calm_s = calm_saturation(lane.pool.shedding, entry.priority) * limit_s
     wait_s = known.wait_s - _MARGIN * calm_s
