@@ -226,6 +226,25 @@ class LifeOfARequest(RuleBasedStateMachine):
         self.live.on_requeued(sched.Requeued(request_id="req_1", position=1))
 
     @rule(back=st.integers(0, 1))
+    def place_asked_for(self, back: int) -> None:
+        """A more urgent request needs it: given back only while nothing has come of it."""
+        number, before = max(1, self.number - back), len(self.ports.failed)
+        started = self.live.state is State.STARTED and self.live.facts.attempt == number
+        self.live.on_requeued(
+            sched.Requeued(
+                request_id="req_1",
+                error_reason=ErrorReason.ERROR_REASON_PREEMPTED,
+                attempt=Attempt(request_id="req_1", number=number),
+            )
+        )
+        kept = not started or self.made.get(number, 0) > 0
+        if kept:
+            assert len(self.ports.failed) == before
+        elif self.ports.epoch:
+            assert self.live.state is State.QUEUED
+            assert self.ports.aborted[-1].number == number
+
+    @rule(back=st.integers(0, 1))
     def attempt_lost(self, back: int) -> None:
         number = max(1, self.number - back)
         attempt = Attempt(request_id="req_1", number=number)

@@ -1,0 +1,82 @@
+"""A version of a model without live workers, and what serves its requests."""
+
+from typing import Any
+
+from tests.scheduler.support import GATEWAY, SECOND, Bench, FixedRules, new_request
+from weir_core.errors import Reason
+from weir_scheduler.rules.rules import WorkerRules
+
+ONE = WorkerRules(1, 65_536, 512, 1)
+
+
+def enqueue(bench: Bench, request_id: str, version: str, *others: str, **fields: Any) -> None:
+    request = new_request(request_id, version=version, fallback_versions=others, **fields)
+    bench.scheduler.enqueue(GATEWAY, request)
+    bench.scheduler.pump()
+
+
+def served(bench: Bench) -> list[tuple[str, str]]:
+    return [(d.key.request_id, d.worker.model_version) for d in bench.out.dispatches]
+
+
+def test_a_version_without_live_worker_is_served_by_the_next_and_says_so() -> None:
+    bench = Bench()
+    bench.worker("w1", model_version="1")
+    bench.worker("w3", model_version="3")
+    enqueue(bench, "a", "2", "3", "1")
+    enqueue(bench, "b", "1", "3")
+    assert served(bench) == [("a", "3"), ("b", "1")]
+
+
+def test_one_that_was_named_waits_for_its_own() -> None:
+    bench = Bench()
+    bench.worker("w1", model_version="1")
+    enqueue(bench, "a", "2")
+    bench.advance_reporting(11 * SECOND)
+    assert served(bench) == []
+    [(request_id, cause)] = bench.out.rejections
+    assert (request_id, cause.reason) == ("a", Reason.NO_WORKER)
+
+
+def test_a_busy_version_is_waited_for() -> None:
+    bench = Bench(FixedRules(workers=ONE))
+    bench.worker("w1", model_version="1")
+    bench.worker("w2", model_version="2")
+    enqueue(bench, "a", "2", "1")
+    enqueue(bench, "b", "2", "1")
+    assert served(bench) == [("a", "2")]
+    bench.end(bench.out.dispatches[0])
+    assert served(bench) == [("a", "2"), ("b", "2")]
+
+
+def test_what_waits_for_a_version_moves_when_its_last_worker_goes() -> None:
+    bench = Bench(FixedRules(workers=ONE))
+    bench.worker("w1", model_version="1")
+    bench.worker("w2", model_version="2")
+    enqueue(bench, "a", "2", "1")
+    enqueue(bench, "b", "2", "1")
+    bench.scheduler.drain_worker("w2")
+    bench.scheduler.pump()
+    assert served(bench) == [("a", "2"), ("b", "1")]
+
+
+def test_a_failed_attempt_is_tried_on_another_version_when_its_own_is_gone() -> None:
+    bench = Bench()
+    bench.worker("w1", model_version="1")
+    bench.worker("w2", model_version="2")
+    enqueue(bench, "a", "2", "1")
+    bench.scheduler.worker_disconnected("w2")
+    for _ in range(6):
+        bench.advance(SECOND)
+        bench.report("w1")
+    assert served(bench) == [("a", "2"), ("a", "1")]
+    assert bench.out.rejections == []
+
+
+def test_nobody_is_left_and_it_ends_with_the_version_that_was_drawn() -> None:
+    bench = Bench()
+    enqueue(bench, "a", "2", "1")
+    bench.advance(11 * SECOND)
+    [(_, cause)] = bench.out.rejections
+    assert cause.reason is Reason.NO_WORKER
+    assert "version 2" in cause.message
