@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from weir_scheduler.queues.drain_rate import DrainRate
 from weir_scheduler.queues.entry import QueueEntry, RequestClass
@@ -42,6 +43,19 @@ class TenantWaits:
         return None if first is None else self._began_us[first]
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Requests that wait for a place, their summed cost, and the begin of their oldest wait.
+
+    `capped`: requests that wait for their own tenant's cap, and are not among them.
+    """
+
+    queued: int
+    tokens: int
+    capped: int
+    oldest_us: int | None
+
+
 class PoolLoad:
     """Waits of one pool by tenant, and the interactive ones that ended lately."""
 
@@ -69,9 +83,20 @@ class PoolLoad:
         """One more has gone to a worker."""
         self._drain_rate.add(now_us)
 
-    def tenants(self, chosen: Callable[[str], bool]) -> list[TenantWaits]:
-        """Waits of the tenants that are chosen; O(tenants that wait)."""
-        return [waits for tenant_id, waits in self._tenants.items() if chosen(tenant_id)]
+    def waiting(self, at_cap: Callable[[str], bool]) -> Waiting:
+        """What waits now; O(tenants that wait)."""
+        queued = tokens = capped = 0
+        oldest_us: int | None = None
+        for tenant_id, waits in self._tenants.items():
+            if at_cap(tenant_id):
+                capped += len(waits)
+                continue
+            queued += len(waits)
+            tokens += waits.tokens
+            began_us = waits.oldest_us()
+            if began_us is not None and (oldest_us is None or began_us < oldest_us):
+                oldest_us = began_us
+        return Waiting(queued, tokens, capped, oldest_us)
 
     def p95_us(self, now_us: int) -> int:
         """95th percentile of the waits that ended within the window; 0 when none did."""

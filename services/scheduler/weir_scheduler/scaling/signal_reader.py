@@ -52,30 +52,31 @@ class SignalReader:
         now_us = state.now_us()
         live = [worker for worker in workers if worker.live(now_us)]
         draining = sum(worker.draining for worker in workers)
-        waiting = load.tenants(lambda tenant_id: not state.at_cap(tenant_id))
-        capped = load.tenants(state.at_cap)
-        queued = sum(len(waits) for waits in waiting)
-        oldest = [began_us for waits in waiting if (began_us := waits.oldest_us()) is not None]
+        waiting = load.waiting(self._at_cap)
         views = [worker.view(now_us) for worker in live]
         return ScalingSignals(
             measured_us=now_us,
             known=self._known(key, silent=len(workers) - draining - len(live), live=len(live)),
             workers=len(live),
             draining=draining,
-            queued=queued,
-            queued_tokens=sum(waits.tokens for waits in waiting),
-            capped=sum(len(waits) for waits in capped),
+            queued=waiting.queued,
+            queued_tokens=waiting.tokens,
+            capped=waiting.capped,
             queue_p95_us=load.p95_us(now_us),
             wait_window_us=WAIT_WINDOW_US,
-            oldest_wait_us=max(0, now_us - min(oldest)) if oldest else 0,
+            oldest_wait_us=0 if waiting.oldest_us is None else max(0, now_us - waiting.oldest_us),
             running=sum(view.places for view in views),
             tokens_in_flight=sum(view.cost for view in views),
             slots=sum(min(view.rules.max_batch_size, view.max_requests) for view in views),
             token_slots=sum(view.rules.max_batch_tokens for view in views),
             kv_use=_kv_use(live),
-            predicted_wait_us=load.predicted_wait_us(queued, now_us),
+            predicted_wait_us=load.predicted_wait_us(waiting.queued, now_us),
             startup_us=max((worker.info.start_us for worker in workers), default=0),
         )
+
+    def _at_cap(self, tenant_id: str) -> bool:
+        """Most tenants that wait run nothing, and cost no more than this look."""
+        return self._state.attempts.running_of(tenant_id) > 0 and self._state.at_cap(tenant_id)
 
     def _known(self, key: ScalingKey, *, silent: int, live: int) -> bool:
         """Whether the reading says something about the load.
