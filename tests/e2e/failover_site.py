@@ -16,7 +16,12 @@ from tests.gateway.fake_limiter import FakeLimiter
 from tests.gateway.fake_server import TOKEN
 from tests.gateway.harness import eventually
 from tests.ratelimiter.valkey import free_port
-from tests.scheduler.leadership.processes import SchedulerProcess, start_scheduler
+from tests.scheduler.leadership.processes import (
+    TTL_S,
+    SchedulerProcess,
+    free_the_lead,
+    start_scheduler,
+)
 from tests.worker.server.support import RunningWorker, running_worker
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome
 from weir.common.v1.sampling_pb2 import SamplingParams
@@ -139,6 +144,7 @@ def starts(answers: Sequence[Answer]) -> list[tuple[float, float]]:
 @asynccontextmanager
 async def failover_site(folder: Path, store: str, *more: str) -> AsyncIterator[Site]:
     """Starts it all; gateways and workers live in this process, the schedulers do not."""
+    free_the_lead(store)
     async with AsyncExitStack() as stack:
         limiter = FakeLimiter()
         await limiter.server.start()
@@ -149,7 +155,7 @@ async def failover_site(folder: Path, store: str, *more: str) -> AsyncIterator[S
         gateways = await _gateways(stack, folder, limiter, addresses, key)
         options = [
             f"--directory-address={gateways[0].grpc_address}", f"--leader-store={store}",
-            "--leader-ttl-s=1", "--takeover-s=3", *more,
+            f"--leader-ttl-s={TTL_S}", "--takeover-s=3", *more,
         ]  # fmt: skip
 
         async def start(port: int) -> SchedulerProcess:

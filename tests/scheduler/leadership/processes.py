@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import redis
 from pydantic import SecretStr
 
 from tests.scheduler.live import (
@@ -29,8 +30,10 @@ from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import from_rpc_error
 from weir_core.rpc.channel import ServiceChannel, open_channel
+from weir_scheduler.leadership.lease_record import LeaseRecord, LeaseState
 
-TTL_S = 1.0
+TTL_S = 2.0
+KEY = "weir:scheduler:leader"
 _START_S = 60.0
 
 
@@ -87,6 +90,7 @@ async def schedulers(
     count: int, folder: Path, leader_store: str, *more: str, snapshot: Snapshot | None = None
 ) -> AsyncIterator[list[SchedulerProcess]]:
     """Processes of one deployment, all of them gone afterwards."""
+    free_the_lead(leader_store)
     async with AsyncExitStack() as stack:
         server = grpc.aio.server()
         add_DirectoryServiceServicer_to_server(
@@ -105,6 +109,16 @@ async def schedulers(
             start_scheduler(stack, folder / f"{number}.log", options) for number in range(count)
         ]
         yield list(await asyncio.gather(*starts))
+
+
+def free_the_lead(store: str) -> None:
+    """Says in a store of either kind that nobody leads."""
+    text = LeaseRecord(LeaseState.FREE, "nobody", "", 1, 1).text()
+    if store.startswith("file://"):
+        Path(store.removeprefix("file://")).write_text(text)
+        return
+    with redis.Redis.from_url(store) as client:
+        client.set(KEY, text)
 
 
 async def start_scheduler(
