@@ -3,6 +3,7 @@
 The first frame on the inherited socket is the `EngineConfig`.
 """
 
+import gc
 import signal
 import socket
 import struct
@@ -33,7 +34,12 @@ def _build(config: EngineConfig) -> StartedEngine:
     # Imported late, so that a failing import is reported over the socket too.
     from weir_worker.engine.factory import build_engine
 
-    return build_engine(config)
+    started = build_engine(config)
+    # What is there now stays. Looked through by the garbage collector, some 180,000 objects
+    # take as long as several steps, which every stream would wait for.
+    gc.collect()
+    gc.freeze()
+    return started
 
 
 def _read_frame(sock: socket.socket) -> bytes:

@@ -28,8 +28,8 @@ def sample(logits: torch.Tensor, states: Sequence[SamplingState]) -> Samples:
         states: [rows]; read, not changed.
     """
     given, logits = logits, adjusted(logits, states)
-    peaks, likeliest = logits.max(dim=-1)
-    samples = Samples(likeliest.tolist())
+    peaks, likeliest = _likeliest(logits)
+    samples = Samples(likeliest)
     # max() passes NaN on, so one look at the peaks finds every unusable row.
     if not torch.isfinite(peaks).all():
         usable = torch.isfinite(peaks).tolist()
@@ -46,6 +46,15 @@ def sample(logits: torch.Tensor, states: Sequence[SamplingState]) -> Samples:
         _draw_group(logits, peaks, states, width, rows, samples)
     samples.logprobs = logprobs_of(given, states, samples.tokens)
     return samples
+
+
+def _likeliest(logits: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    """The largest logit of each row and its first token; NaN is the largest of all."""
+    if logits.device.type == "cpu":  # where torch's own takes ten times as long
+        tokens = logits.detach().numpy().argmax(axis=1)
+        return logits[torch.arange(len(tokens)), torch.from_numpy(tokens)], tokens.tolist()
+    peaks, likeliest = logits.max(dim=-1)
+    return peaks, likeliest.tolist()
 
 
 def _preselection(state: SamplingState, vocabulary: int) -> int:
