@@ -42,8 +42,8 @@ def run(context: Context) -> Row:
     """Llama-2-70B on 8 H100; conversations and long prompts."""
     cost = _cost(context)
     rates = {
-        name: {rule: _capacity_rps(context, cost, name, rule) for rule in _rules(context)}
-        for name in ("azure-conv", "arxiv")
+        name: {rule: _capacity_rps(context, cost, name, rule) for rule in rules}
+        for name, rules in _compared(context).items()
     }
     conv, arxiv = rates["azure-conv"], rates["arxiv"]
     limit_s = cost.step_s(_CHUNK, _CHUNK * 4_096, _BATCH, _BATCH * 1_500)
@@ -77,9 +77,11 @@ def _why(context: Context, figures: dict[str, float], control: dict[str, float])
     )
 
 
-def _rules(context: Context) -> tuple[_Rule, ...]:
-    few = (_CHUNKED, _PREFILL_FIRST, _WHOLE_PROMPTS)
-    return few if context.quick else (*few, _STATIC)
+def _compared(context: Context) -> dict[str, tuple[_Rule, ...]]:
+    few = (_CHUNKED, _PREFILL_FIRST)
+    if context.quick:
+        return {"azure-conv": (*few, _WHOLE_PROMPTS), "arxiv": few}
+    return {"azure-conv": (*few, _WHOLE_PROMPTS, _STATIC), "arxiv": few}
 
 
 def _cost(context: Context) -> CostModel:
@@ -90,7 +92,7 @@ def _cost(context: Context) -> CostModel:
 def _capacity_rps(context: Context, cost: CostModel, name: str, rule: _Rule) -> float:
     """The highest rate with p99 between tokens and the median wait within their bounds."""
     low, high = 0.05, _HIGH_RPS
-    for _ in range(3 if context.quick else 7):
+    for _ in range(2 if context.quick else 6):
         middle = (low * high) ** 0.5
         context.progress(f"{name}, {rule.batching}: {middle:.2f} requests/s")
         outcome = _outcome(context, cost, name, rule, middle)
@@ -109,7 +111,7 @@ def _outcome(context: Context, cost: CostModel, name: str, rule: _Rule, rate_rps
         batching=rule.batching,
     )
     plan = Setup(workers=(spec,), cost=cost, report_interval_s=1.0, keep_gaps=True, sample_s=1e6)
-    return simulate(poisson(context, name, rate_rps, 30 if context.quick else 400), plan)
+    return simulate(poisson(context, name, rate_rps, 30 if context.quick else 250), plan)
 
 
 def _tbt_s(context: Context, cost: CostModel, rule: _Rule, rate_rps: float) -> float:
