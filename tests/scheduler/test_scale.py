@@ -58,3 +58,19 @@ def test_a_decision_grows_at_most_with_the_logarithm(turns: str, policy: str) ->
     rules = CONFIGURATIONS[turns]
     rules.policy = policy
     assert lines_of_a_decision(rules, LARGE) <= 1.5 * lines_of_a_decision(rules, SMALL)
+
+
+def test_a_dispatch_is_not_news_for_everybody_behind_it() -> None:
+    """Of 400 that wait, each dispatch moves all by one place; few hear of it each time."""
+    bench = Bench(FixedRules(queue_timeout_us=10**12))
+    bench.worker("w1", max_concurrent_requests=1)
+    for number in range(401):
+        bench.scheduler.enqueue("gw", _request(number, 10))
+    bench.advance(1_000_000)
+    told = len(bench.out.positions)
+    assert {request_id for request_id, _, _ in bench.out.positions} >= {"r1", "r400"}
+    for _ in range(50):
+        bench.end(bench.out.dispatches[-1], 3)
+        bench.advance(200_000)
+    assert 50 < len(bench.out.positions) - told < 50 * 80
+    assert bench.out.positions[-1][1] <= 1_000

@@ -9,13 +9,19 @@ from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.queues.tenant_queue import TenantQueue
+from weir_scheduler.queues.wait_reason import WaitReason
+
+_OF_ONE_QUEUE = 1_000
 
 
 class Announcer:
-    """Sends position and reason when they change, at a bounded rate.
+    """Sends reason and position when they change, at a bounded rate.
+
+    A position has changed when it has by a tenth: near the head every place counts, far back
+    one dispatch would else be news for everybody behind it.
 
     A round comes at most every `announce_us` and looks at about `announce_budget` requests,
-    and of one queue at the first so many; what is left over comes first in another round soon
+    and of one queue at the first 1,000; what is left over comes first in another round soon
     after, so that none of them holds up a dispatch for long. A request that is dispatched
     within the first round's delay is never announced.
     """
@@ -40,7 +46,7 @@ class Announcer:
             if sum(map(len, queues)) > left and left < whole:
                 break
             del state.to_announce[key, request_class, tenant_id]
-            left -= 1 + self._announce_queues(key, queues, tenant_id, whole)
+            left -= 1 + self._announce_queues(key, queues, tenant_id, _OF_ONE_QUEUE)
         if state.to_announce:
             at_us = state.now_us() + state.bounds.announce_left_us
             state.timers.set_earlier(TimerKind.ANNOUNCE, None, at_us)
@@ -63,8 +69,13 @@ class Announcer:
 
     def _announce_one(self, record: RequestRecord, position: int) -> None:
         news = position, self._view.reason(record)
-        if record.announced == news:
+        if record.announced is not None and not _is_news(record.announced, news):
             return
         record.announced = news
         self._state.outbox.queued(record.gateway, record.entry.request_id, *news)
         self._state.observer.waits(record, news[1], position)
+
+
+def _is_news(before: tuple[int, WaitReason], now: tuple[int, WaitReason]) -> bool:
+    moved = 10 * abs(before[0] - now[0]) >= before[0]
+    return before[1] is not now[1] or (before[0] != now[0] and moved)

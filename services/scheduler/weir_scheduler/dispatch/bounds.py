@@ -54,7 +54,7 @@ class Bounds:
     gateway_away_us: int = 2_000_000
     lost_kept_us: int = 600_000_000
     announce_us: int = 100_000
-    announce_left_us: int = 10_000
+    announce_left_us: int = 25_000
     announce_budget: int = 200
     prompt_weight: int = 1
     output_weight: int = 2
