@@ -22,8 +22,9 @@ from typing import Any
 
 import grpc
 import yaml
+from google.protobuf.timestamp_pb2 import Timestamp
 
-from bench.load import Client, open_client
+from bench.load import Answer, Client, open_client
 from weir_cli.stack.local import LocalStack, StackOptions
 from weir_cli.stack.served_model import choose_model
 from weir_gateway.keys import NewKey, generate_key
@@ -104,37 +105,65 @@ async def site(isolation: Isolation) -> AsyncIterator[Site]:
             await stack.stop()
 
 
-async def light_alone(clients: Site, requests: int) -> float:
-    """p95 of the light tenant's time to the first token, milliseconds."""
+@dataclass(frozen=True)
+class Wait:
+    """p95 over the light tenant's requests, milliseconds.
+
+    Attributes:
+        ttft: from the call to the first token, at the client.
+        queue: of that in the scheduler's queue.
+        worker: of that from the dispatch to the first token.
+    """
+
+    ttft: float
+    queue: float
+    worker: float
+
+
+async def light_requests(clients: Site, requests: int) -> Wait:
+    """Sends the light tenant's requests one after the other, whatever they take."""
     rng = random.Random(1)
     calls = []
     for _ in range(requests):
         calls.append(asyncio.create_task(_ask(clients.light, _LIGHT_PROMPT, rng)))
         await asyncio.sleep(_LIGHT_EVERY_S * rng.uniform(0.5, 1.5))
-    times = [ttft for ttft in await asyncio.gather(*calls) if ttft is not None]
-    if len(times) < requests:
-        raise RuntimeError(f"{requests - len(times)} of {requests} light requests had no answer")
-    return quantiles(times, n=20)[18] * 1e3
+    answers = [answer for answer in await asyncio.gather(*calls) if answer is not None]
+    if len(answers) < requests:
+        raise RuntimeError(f"{requests - len(answers)} of {requests} light requests had no answer")
+    records = [answer.lifecycle for answer in answers if answer.lifecycle is not None]
+    return Wait(
+        ttft=_p95([answer.ttft * 1e3 for answer in answers]),
+        queue=_p95([_ms(r.start_time) - _ms(r.queue_enter_time) for r in records]),
+        worker=_p95([_ms(r.first_token_time) - _ms(r.start_time) for r in records]),
+    )
 
 
-async def beside_the_heavy(clients: Site, requests: int) -> tuple[float, int]:
+def _p95(values: list[float]) -> float:
+    return round(quantiles(values, n=20)[18], 1)
+
+
+def _ms(moment: Timestamp) -> float:
+    return moment.ToNanoseconds() / 1e6
+
+
+async def beside_the_heavy(clients: Site, requests: int) -> tuple[Wait, int]:
     """The same while the other tenant floods; also how many of its requests were answered."""
     flood = asyncio.create_task(_flood(clients.heavy))
     try:
         await asyncio.sleep(_WARM_UP_S)
-        p95 = await light_alone(clients, requests)
+        wait = await light_requests(clients, requests)
     finally:
         flood.cancel()
         answered = (await asyncio.gather(flood, return_exceptions=True))[0]
-    return p95, answered if isinstance(answered, int) else 0
+    return wait, answered if isinstance(answered, int) else 0
 
 
 async def _flood(client: Client) -> int:
     rng = random.Random(2)
-    calls: set[asyncio.Task[float | None]] = set()
+    calls: set[asyncio.Task[Answer | None]] = set()
     answered = 0
 
-    def ended(call: asyncio.Task[float | None]) -> None:
+    def ended(call: asyncio.Task[Answer | None]) -> None:
         nonlocal answered
         calls.discard(call)
         answered += not call.cancelled() and call.result() is not None
@@ -152,11 +181,11 @@ async def _flood(client: Client) -> int:
         return answered
 
 
-async def _ask(client: Client, prompt: int, rng: random.Random) -> float | None:
-    """Seconds to the first token; None when the request was refused or came to nothing."""
+async def _ask(client: Client, prompt: int, rng: random.Random) -> Answer | None:
+    """None when the request was refused or came to nothing."""
     tokens = [rng.randrange(1, 250) for _ in range(prompt)]
     try:
-        return (await client.generate(tokens, _OUTPUT)).ttft
+        return await client.generate(tokens, _OUTPUT)
     except grpc.aio.AioRpcError as refusal:
         if prompt == _LIGHT_PROMPT:
             _say(f"a light request failed: {refusal.code().name}, {refusal.details()}")
@@ -197,26 +226,28 @@ async def measure(runs: int, requests: int) -> dict[str, Any]:
     alone, beside, answered = [], [], 0
     async with site(FAIR) as clients:
         for run in range(runs):
-            alone.append(await light_alone(clients, requests))
-            p95, answered = await beside_the_heavy(clients, requests)
-            beside.append(p95)
-            _say(
-                f"run {run + 1}: p95 to the first token {alone[-1]:.0f} ms alone, {p95:.0f} beside"
-            )
+            alone.append(await light_requests(clients, requests))
+            wait, answered = await beside_the_heavy(clients, requests)
+            beside.append(wait)
+            _say(f"run {run + 1}: alone {alone[-1]}, beside {wait}")
             await asyncio.sleep(_PATIENCE_S)
     async with site(ONE_QUEUE) as clients:
         control, _ = await beside_the_heavy(clients, max(10, requests // 3))
-    _say(f"control, one queue and no cap: {control:.0f} ms")
-    added = (median(beside) - median(alone)) / _STEP_MS
+    _say(f"control, one queue and no cap: {control}")
+    alone_ms, beside_ms = (median(w.ttft for w in waits) for waits in (alone, beside))
+    added = (beside_ms - alone_ms) / _STEP_MS
     return {
-        "ttft_alone_p95_ms": round(median(alone), 1),
-        "ttft_beside_p95_ms": round(median(beside), 1),
+        "ttft_alone_p95_ms": alone_ms,
+        "ttft_beside_p95_ms": beside_ms,
         "step_ms": _STEP_MS,
         "added_steps": round(added, 2),
         "within_two_steps": added <= 2,
+        "queue_beside_p95_ms": median(w.queue for w in beside),
+        "worker_beside_p95_ms": median(w.worker for w in beside),
+        "worker_alone_p95_ms": median(w.worker for w in alone),
         "heavy_answered": answered,
-        "control_p95_ms": round(control, 1),
-        "control_added_steps": round((control - median(alone)) / _STEP_MS, 1),
+        "control_p95_ms": control.ttft,
+        "control_added_steps": round((control.ttft - alone_ms) / _STEP_MS, 1),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.gateway.v1.inference_service_pb2 import Finished, GenerateRequest, TokenInput
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
@@ -23,6 +24,7 @@ class Answer:
     arrivals: list[float] = field(default_factory=list)
     tokens: int = 0
     end: float = 0.0
+    lifecycle: LifecycleRecord | None = None
 
     @property
     def ttft(self) -> float:
@@ -60,6 +62,7 @@ class Client:
         answer.end = time.perf_counter()
         if finished is None or finished.usage.completion_tokens != output:
             raise RuntimeError(f"asked for {output} tokens, the answer ended with {finished}")
+        answer.lifecycle = finished.lifecycle
         return answer
 
 
