@@ -1,4 +1,8 @@
-"""Workers that are drained, terminated or frozen while streams are in their middle."""
+"""Workers that come with the load, and are drained, terminated or frozen in mid-stream.
+
+All of one `weir up --workers 1..2`, which grows for the first of these tests and shrinks in the
+last.
+"""
 
 import asyncio
 import os
@@ -9,6 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 import pytest_asyncio
+import yaml
 
 from tests.cli.running_stack import processes_of
 from tests.e2e.counted import COUNTED, PRICED, books_closed
@@ -31,18 +36,43 @@ SETTINGS = {
     "WEIR_SCHEDULER__WORKER_LOSS_S": "3",
     "WEIR_SCHEDULER__STEP_SUSPECT_S": "1",
     "WEIR_SCHEDULER__STEP_LOSS_S": "2",
+    "WEIR_WORKER__ENGINE_TIMEOUT_S": "60",
+    # Everything that takes a minute takes a second, but to shrink.
+    "WEIR_SCHEDULER__SCALING__INTERVAL_S": "0.2",
+    "WEIR_SCHEDULER__SCALING__STABLE_S": "2",
+    "WEIR_SCHEDULER__SCALING__PANIC_S": "0.5",
+    "WEIR_SCHEDULER__SCALING__UP_PERIOD_S": "0",
+    "WEIR_SCHEDULER__SCALING__DOWN_WINDOW_S": "600",
+    "WEIR_SCHEDULER__SCALING__DOWN_PERIOD_S": "0.5",
 }
+# A worker has four places: six clients ask for more than one worker.
+FEW = {**PRICED, "parameters": {"max_concurrent_requests": 4}}
 CLIENTS, PROMPT, OUTPUT = 6, 30, 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
-    """Two workers of the model that computes nothing, in slow steps."""
+    """Two workers of the model that computes nothing, in slow steps; the load brought one."""
+    state = tmp_path_factory.mktemp("leaving") / "state"
     async with deployed(
-        tmp_path_factory.mktemp("leaving") / "state", None, tenants=TENANTS, plans=COUNTED,
-        model=PRICED, workers=2, settings=SETTINGS,
+        state, None, tenants=TENANTS, plans=COUNTED, model=FEW,
+        workers=1, most_workers=2, settings=SETTINGS,
     ) as running:  # fmt: skip
+        assert workers_of(running) == ["worker-1"]
+        load = Load(running, list(TENANTS))
+        load.start(CLIENTS, prompt=PROMPT, output=OUTPUT)
+        await both_ready(running)
+        await load.finish()
+        assert [seen.message for seen in load.seen if seen.code] == []
+        told_once(load.seen)
+        assert "null: 1 -> 2 workers (" in "".join(running.lines)
         yield running
+    assert processes_of(str(state)) == {}
+
+
+def workers_of(stack: Deployment) -> list[str]:
+    """Names of the worker processes that the supervisor has."""
+    return [name for name in stack.stack.pids if name.startswith("worker")]
 
 
 async def view_of(stack: Deployment, name: str) -> WorkerView:
@@ -177,6 +207,33 @@ async def test_a_frozen_engine_is_lost_by_the_age_of_its_steps_although_its_work
     assert {one.code for one in begun} == {None, grpc.StatusCode.UNAVAILABLE}
     told_once([*begun, *fresh])
     await both_ready(stack)
+    await at_rest(stack)
+    await books_closed(stack, list(TENANTS))
+
+
+async def test_an_idle_stack_drains_to_its_least_without_cutting_what_still_runs(
+    stack: Deployment,
+) -> None:
+    await both_ready(stack)
+    load = Load(stack, list(TENANTS))
+    # Few enough for one worker; and wherever the one stream is when the other has to go.
+    load.start(1, prompt=PROMPT, output=OUTPUT)
+    file = stack.state.parent / f"{stack.state.name}-directory.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["pools"] = [{"name": "default", "scaling": {"down_window_ms": 1_000}}]
+    file.write_text(yaml.safe_dump(document))
+
+    async def left() -> list[str]:
+        return workers_of(stack)
+
+    await until(left, lambda names: len(names) == 1, "one worker", 90)
+    await load.finish()
+    assert [seen.message for seen in load.seen if seen.code] == []
+    told_once(load.seen)
+    assert {seen.record.attempts for seen in load.seen if seen.record} == {1}
+    told = "".join(stack.lines)
+    assert "null: 2 -> 1 workers (" in told
+    assert "has left" in told
     await at_rest(stack)
     await books_closed(stack, list(TENANTS))
 
