@@ -8,7 +8,8 @@ from pathlib import Path
 
 TARGETS = {
     *("run", "test", "soak", "lint", "types", "format", "proto", "clean"),
-    *("bench-stack", "bench-limiter", "bench-engine", "bench-gpu", "peers", "kernels"),
+    *("bench-stack", "bench-limiter", "bench-simulation", "bench-engine", "bench-gpu"),
+    *("peers", "kernels"),
 }
 
 

@@ -115,8 +115,8 @@ def _workload(context: Context, name: str, requests: int) -> Workload:
         if file is not None
         else workload_of_preset(PRESETS[f"mooncake-{name}"], options)
     )
-    requests = (replace(one, output_tokens=1) for one in workload.requests)
-    return replace(workload, requests=tuple(requests))
+    prompts = (replace(one, output_tokens=1) for one in workload.requests)
+    return replace(workload, requests=tuple(prompts))
 
 
 def _setup(placer: PlacerFactory | None) -> Setup:
