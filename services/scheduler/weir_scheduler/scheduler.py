@@ -165,7 +165,7 @@ class Scheduler:
 
     def vacate(self) -> None:
         """Another scheduler is the active one: forgets everything, and tells nobody."""
-        vacate(self._state, self._gateways, self._fleet)
+        vacate(self._state, self._gateways, self._fleet, self._releases)
 
     def register_worker(self, info: WorkerInfo, running: Iterable[AttemptKey] = ()) -> Worker:
         """A worker connects, for the first time or again; `running` as it says."""
