@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-engine bench-gpu peers clean
+.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-fairness bench-engine bench-gpu peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench-limiter: $(VENV)/.installed-dev ## Measure the token account; the last lin
 
 bench-simulation: $(VENV)/.installed-run ## Simulate the re-run table (traces under $$TRACES); the last line is JSON
 	$(BIN)/python -m bench.simulation.main $(ARGS)
+
+bench-fairness: $(VENV)/.installed-run ## Measure what a light tenant feels of a heavy one; the last line is JSON
+	$(BIN)/python -m bench.fairness_live $(ARGS)
 
 peers: $(VENV)/.created ## Install the engines and gateways that ours are measured beside (under $PEERS)
 	$(BIN)/python -m bench.peers.install $(ARGS)
