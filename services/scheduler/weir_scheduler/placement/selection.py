@@ -35,14 +35,16 @@ class Selection:
 
     def place(self, entry: QueueEntry, context: PlacementContext) -> Placement:
         """Places a request; see `Placer.place`."""
-        if len(self._index) <= SMALL or self._without:
+        if self._without:
+            return self._placer.place(entry, self.views(), context)
+        at_once = no_room_at_once(entry, self._index)
+        if at_once is not None:
+            return Blocked(at_once)
+        if len(self._index) <= SMALL:
             return self._placer.place(entry, self.views(), context)
         known = self._index.no_room_for(entry)
         if known is not None:
             return self._look_again(entry, known[0], known[1], context)
-        at_once = no_room_at_once(entry, self._index)
-        if at_once is not None:
-            return Blocked(at_once)
         few = shortlist(entry, self._index, self._prefixes, context.session_worker)
         placement = self._placer.place(entry, few, context) if few else None
         if isinstance(placement, Placed | AwaitsSession):
