@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import grpc
 import httpx2
 import pytest
 import pytest_asyncio
@@ -15,6 +16,9 @@ from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import RequestClass
 from weir.common.v1.usage_pb2 import USAGE_QUALITY_EXACT
 from weir.gateway.v1.inference_service_pb2 import GenerateRequest, TokenInput
+from weir_core.model_folder import models_home
+from weir_worker.engine.config import NULL_MODEL
+from weir_worker.engine.null_folder import ensure_null_model
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
 
@@ -27,7 +31,12 @@ LONG, SHORT = 1_500, 40
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
-    """One worker with one place, in a pool that pre-empts."""
+    """One worker with one place, in a pool that pre-empts, and a version that nobody serves."""
+    folder = str(ensure_null_model(models_home() / NULL_MODEL))
+    versions = [
+        {"version": "1", "folder": folder, "weight": 1},
+        {"version": "2", "folder": folder, "weight": 1_000},
+    ]
     names = ("offline", "urgent", "begun", "late")
     async with deployed(
         tmp_path_factory.mktemp("taking") / "state",
@@ -35,7 +44,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deplo
         tenants={name: {"plan": "counted"} for name in names},
         plans=COUNTED,
         pools=[POOL],
-        model=ONE_AT_A_TIME,
+        model={**ONE_AT_A_TIME, "versions": versions},
         settings=SLOW,
     ) as deployment:
         yield deployment
@@ -74,6 +83,18 @@ async def test_one_that_has_begun_to_answer_is_left_alone(stack: Deployment) -> 
     assert earlier.end_time.ToMicroseconds() < urgent.first_token_time.ToMicroseconds()
 
 
+async def test_a_canary_that_is_not_up_hands_its_requests_over_and_the_answer_says_so(
+    stack: Deployment,
+) -> None:
+    """All but one in a thousand are drawn for version 2; the worker is of version 1."""
+    record = await _answer(stack, "late", SHORT)
+    assert (record.subject.model, record.subject.model_version) == (stack.model, "1")
+    assert record.usage.completion_tokens == 4
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await _answer(stack, "late", SHORT, version="2", timeout_s=2)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, "named, it is waited for"
+
+
 def _busy(views: Sequence[object]) -> bool:
     return any(view.running_attempts for view in views)  # type: ignore[attr-defined]
 
@@ -85,9 +106,12 @@ async def _answer(
     request_class: "RequestClass.ValueType" = RequestClass.REQUEST_CLASS_INTERACTIVE,
     output: int = 4,
     begun: asyncio.Event | None = None,
+    version: str = "",
+    timeout_s: float = 90,
 ) -> LifecycleRecord:
     request = GenerateRequest(
         model=stack.model,
+        model_version=version,
         token_input=TokenInput(token_ids=[10 + n % 200 for n in range(prompt)]),
         max_new_tokens=output,
         sampling=SamplingParams(temperature=0.0, ignore_eos=True),
@@ -96,7 +120,7 @@ async def _answer(
     setattr(request, "class", request_class)
     record = LifecycleRecord()
     async with stack.inference() as stub:
-        call = stub.Generate(request, metadata=stack.metadata(tenant), timeout=90)
+        call = stub.Generate(request, metadata=stack.metadata(tenant), timeout=timeout_s)
         async for response in call:
             if begun is not None and response.delta.token_ids:
                 begun.set()
