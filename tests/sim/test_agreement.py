@@ -75,7 +75,7 @@ class Course:
 def load(seed: int) -> list[SimRequest]:
     rng = random.Random(seed)
     at_s, requests = 0.0, []
-    for index in range(60):
+    for index in range(40):
         at_s += rng.expovariate(3.0)
         requests.append(
             request(

@@ -17,6 +17,7 @@ _LEAST = 1_000
 _FLAT = 1.2
 _OVER = 4.0
 _PRECISION = 1.03
+_COARSE = 1.5
 
 
 class _Curve:
@@ -38,7 +39,7 @@ class _Curve:
         low, high = _LEAST, _AMPLE // 4
         if within(self.p99_s(low)):
             return low
-        while high > low * _PRECISION:
+        while high > low * (_COARSE if self._context.quick else _PRECISION):
             middle = round((low * high) ** 0.5)
             low, high = (low, middle) if within(self.p99_s(middle)) else (middle, high)
         return high
@@ -46,7 +47,7 @@ class _Curve:
 
 def run(context: Context) -> Row:
     """One worker at 80 % of what it can do, with less and less KV memory."""
-    requests = 60 if context.quick else 1_000
+    requests = 40 if context.quick else 1_000
     curve = _Curve(context, poisson(context, "azure-conv", _RATE_RPS, requests))
     flat, edge, width = _cliff(curve)
     idle = _Curve(context, poisson(context, "azure-conv", _RATE_RPS / 8, requests // 8))

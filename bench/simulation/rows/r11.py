@@ -55,7 +55,7 @@ class _Result:
 def run(context: Context) -> Row:
     """A day of demand in a quarter of an hour, by interval, start-up time and hysteresis."""
     curve, name = day(context)
-    seconds, requests = (100.0, 60) if context.quick else (900.0, 1_000)
+    seconds, requests = (60.0, 30) if context.quick else (900.0, 1_000)
     load = following(context, curve, seconds, requests)
     intervals = (1.0, 10.0) if context.quick else (1.0, 10.0, 60.0, 300.0)
     startups = (0.0, 60.0) if context.quick else (0.0, 60.0, 300.0)
@@ -90,8 +90,8 @@ def _why(
     by_interval = ", ".join(f"{s:g} s: {one.events}/{one.p90_s:.1f} s" for s, one in steady.items())
     by_startup = ", ".join(f"{s:g} s: {one.p90_s:.1f} s" for s, one in late.items())
     return (
-        f"{name} in a quarter of an hour: without hysteresis {eager[1.0].events} changes of size at an "
-        f"interval of 1 s and {eager[10.0].events} at 10 s; with it, changes and p90 TTFT by "
+        f"{name} in a quarter of an hour: without hysteresis {eager[1.0].events} changes of size "
+        f"at an interval of 1 s and {eager[10.0].events} at 10 s; with it, changes and p90 TTFT by "
         f"interval {by_interval}; p90 by start-up time {by_startup}. The fall from 1 s to 10 s is "
         "the one published for a planner without hysteresis; with it the number hardly depends on "
         "the interval."

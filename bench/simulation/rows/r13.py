@@ -97,7 +97,7 @@ def _setup(curve: ShedCurve) -> Setup:
 
 
 def _load(context: Context) -> Workload:
-    requests = 150 if context.quick else 2_000
+    requests = 80 if context.quick else 2_000
     load = poisson(context, "azure-conv", _OVERLOAD * _CAPACITY_RPS, requests)
     marked = [
         replace(one, priority=0 if index % _CRITICAL_PART else 100)
