@@ -159,7 +159,7 @@ def test_the_engine_tells_its_precision(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_default_model_is_proven_and_its_record_holds() -> None:
     folder = default_model_folder()
-    for method in ("torch-1", "native-1"):
+    for method in ("torch-1", "native-1", "native-2"):
         record = Int8Record.find(folder, method)
         assert record is not None
         assert record.good
