@@ -63,7 +63,7 @@ class Crew:
 
     async def grow(self, look: Look) -> str:
         """Calls one back that is about to leave, or starts one; its name, "" when none is left."""
-        for name in self._leaving:
+        for name in list(self._leaving):
             if await self._call_back(name, look):
                 return name
         absent = [name for name in self._specs if name not in self._supervisor.pids]
