@@ -4,6 +4,8 @@ import math
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.worker.engine.driver import Driver
 from tests.worker.engine.paged_fake import expected_output
@@ -251,6 +253,36 @@ def test_preempted_requests_resume_before_new_ones() -> None:
     assert driver.terminal("new").first_token_us > driver.terminal("b").first_token_us
     assert driver.terminal("new").end_us >= driver.terminal("b").end_us - 10_000
     assert_answers(driver, "b", prompt_of(8, 1), 16)
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 12), st.integers(4, 24)), min_size=3, max_size=8),
+    every=st.integers(1, 6),
+)
+@settings(max_examples=30, deadline=None)
+def test_the_boost_of_a_preempted_request_is_its_age_and_no_more(
+    sizes: list[tuple[int, int]], every: int
+) -> None:
+    """It resumes before all that came after it, and takes the place of none that came before.
+
+    So the oldest always advances, and who is pre-empted again and again only waits for those
+    that are older: their number falls.
+    """
+    driver = Driver(num_blocks=10, block_size=4, max_running=4)
+    planner, steps = driver.engine.planner, 0
+    left = list(enumerate(sizes))
+    while left or planner.has_work():
+        if left and steps % every == 0:
+            index, (prompt, output) = left.pop(0)
+            driver.submit(f"r{index}", prompt_of(prompt, index), output)
+        driver.step()
+        steps += 1
+        waiting = [sequence.age for sequence in planner.waiting if sequence.preemptions]
+        running = [sequence.age for sequence in planner.running]
+        assert waiting == sorted(waiting)
+        assert not waiting or not running or max(running) < min(waiting)
+        assert steps < 2_000
+    assert driver.terminal("r0").preemptions == 0
 
 
 def test_no_admission_in_a_step_that_preempted() -> None:
