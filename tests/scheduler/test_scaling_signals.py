@@ -1,15 +1,37 @@
 """What the scheduler says of the load of its pools."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 
 from tests.scheduler.support import SECOND, Bench, FixedRules
 from weir_scheduler.queues.entry import RequestClass
-from weir_scheduler.rules.rules import TenantRules, WorkerRules
+from weir_scheduler.rules.pool_scope import PoolScope, PromptLength, WhenGone
+from weir_scheduler.rules.rules import (
+    Isolation,
+    PoolRules,
+    RequestRules,
+    TenantRules,
+    WorkerRules,
+)
 from weir_scheduler.scaling.scaling_key import ScalingKey
 from weir_scheduler.scaling.signals import ScalingSignals
 
 FEW = WorkerRules(2, 65_536, 512, 4)
 KEY = ScalingKey("m", "default")
+
+
+@dataclass
+class TwoPools(FixedRules):
+    """A model with further pools; prompts above 100 tokens are long."""
+
+    further: tuple[PoolRules, ...] = ()
+
+    def pool(self, model: str) -> PoolRules:
+        return replace(super().pool(model), further=self.further)
+
+    def request(self, model: str, tenant_id: str) -> RequestRules:
+        return replace(super().request(model, tenant_id), long_context_threshold=100)
 
 
 def signals(bench: Bench) -> ScalingSignals:
@@ -151,3 +173,26 @@ def test_the_longest_start_is_told() -> None:
     bench.worker("w1", start_us=3 * SECOND)
     bench.worker("w2", start_us=7 * SECOND)
     assert signals(bench).startup_us == 7 * SECOND
+
+
+def test_each_pool_of_a_model_is_measured_apart_and_an_empty_one_by_what_it_should_run() -> None:
+    """Long prompts fall back to the first pool while theirs has no worker; theirs is asked for."""
+    long = PoolRules(
+        "long",
+        Isolation.WEIGHTED,
+        "fifo",
+        scope=PoolScope(length=PromptLength.LONG, profiles=frozenset({"big"})),
+        when_gone=WhenGone.SHARED,
+    )
+    rules = TwoPools(workers=FEW, further=(long,))
+    bench = ready_bench(rules)
+    for number in range(4):
+        bench.enqueue(f"short{number}", prompt_tokens=10)
+    for number in range(3):
+        bench.enqueue(f"long{number}", prompt_tokens=500)
+    found = bench.scheduler.scaling_signals()
+    assert found[KEY].queued == 2
+    there = found[ScalingKey("m", "long")]
+    assert (there.queued, there.workers, there.known) == (3, 0, True)
+    bench.worker("w2", profile="big")
+    assert bench.scheduler.scaling_signals()[ScalingKey("m", "long")].workers == 1

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from weir_scheduler.queues.entry import QueueEntry
-from weir_scheduler.rules.routing import pool_of_worker, pools_for, prompt_length
+from weir_scheduler.rules.pool_scope import PromptLength
+from weir_scheduler.rules.routing import pool_of_worker, pools_for
 from weir_scheduler.rules.rules import Rules
 from weir_scheduler.workers.worker_info import WorkerInfo
 
@@ -16,10 +17,13 @@ class ScalingKey(NamedTuple):
 
 
 def key_of_entry(rules: Rules, entry: QueueEntry) -> ScalingKey:
-    """The pool that is meant for a request. Raises WeirError for an unknown model."""
+    """The pool that is meant for a request, though another may have to run it.
+
+    So a pool without workers is asked for by what it should have run. Raises WeirError for an
+    unknown model.
+    """
     first = rules.pool(entry.model)
-    threshold = rules.request(entry.model, entry.tenant_id).long_context_threshold
-    length = prompt_length(entry.prompt_tokens, threshold)
+    length = PromptLength.LONG if entry.long else PromptLength.SHORT
     fitting = pools_for(first, entry.tenant_id, entry.request_class, length)
     return ScalingKey(entry.model, (fitting[0] if fitting else first).name)
 
