@@ -29,11 +29,11 @@ from weir_cli.stack.local import LocalStack, StackOptions
 from weir_cli.stack.served_model import choose_model
 from weir_gateway.keys import NewKey, generate_key
 
-_STEP_MS = 100
+_STEP_MS = 250
 _STEP_TOKENS = 256
 _PLACES = 8
 _WORKERS = 2
-_LIGHT_EVERY_S = 0.5
+_LIGHT_EVERY_S = 1.0
 _LIGHT_PROMPT, _HEAVY_PROMPT = 32, 640
 _OUTPUT = 8
 _TIMES_THE_LOAD = 10
