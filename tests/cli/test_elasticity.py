@@ -18,7 +18,9 @@ from weir_cli.stack.child import ChildSpec
 from weir_cli.stack.crew import Crew
 from weir_cli.stack.elasticity import Elasticity
 from weir_cli.stack.fleet_look import Look, SeenWorker, Wanted
+from weir_cli.stack.served_model import ServedModel
 from weir_cli.stack.supervisor import Supervisor
+from weir_cli.stack.worker_plan import plan_workers
 from weir_cli.stack.worker_range import WorkerRange
 
 MIB = 1024 * 1024
@@ -261,3 +263,17 @@ def test_memory_is_read_where_the_kernel_tells_it() -> None:
     assert available > 0
     assert used > MIB
     assert memory.used_bytes(2**22 + 1) is None
+
+
+def test_spare_workers_come_last_and_have_their_part_of_the_cores(tmp_path: Path) -> None:
+    models = [ServedModel(name, (), tmp_path, 1_024, "null") for name in ("a", "b")]
+    plans = plan_workers(models, WorkerRange(1, 3), cores=12)
+    assert [(plan.name, plan.model.name, plan.spare) for plan in plans] == [
+        ("worker-1", "a", False),
+        ("worker-2", "b", False),
+        ("worker-3", "a", True),
+        ("worker-4", "a", True),
+        ("worker-5", "b", True),
+        ("worker-6", "b", True),
+    ]
+    assert {plan.threads for plan in plans} == {2}
