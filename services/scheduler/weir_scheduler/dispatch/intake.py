@@ -9,6 +9,7 @@ from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.fit import never_fits
 from weir_scheduler.queues.entry import QueueEntry, RequestClass, estimated_cost
+from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.rules.pool_scope import PromptLength
 from weir_scheduler.rules.routing import prompt_length
@@ -38,11 +39,12 @@ class Intake:
         if self._state.closed:
             raise shutting_down()
         record = self.record(gateway, request)
+        lane = self._waiting.lane_for(record.entry)
         # What waited already at another scheduler was let in there.
         if not request.attempts and request.waiting_since_wall_us is None:
-            self._admission.check(record, self._waiting.lane_for(record.entry))
+            self._admission.check(record, lane)
         if not self._state.holding:
-            self._check_fits(record.entry)
+            self._check_fits(record.entry, lane)
         self._waiting.enter(record)
         self._state.requests.add(record)
 
@@ -123,8 +125,8 @@ class Intake:
             subject.tenant_id, subject.model, most, default=most
         )
 
-    def _check_fits(self, entry: QueueEntry) -> None:
-        workers = self._state.fleet.serving(self._waiting.lane_for(entry).key)
+    def _check_fits(self, entry: QueueEntry, lane: Lane) -> None:
+        workers = self._state.fleet.serving(lane.key)
         refusal: str | None = None
         for worker in workers:
             refusal = never_fits(entry, worker.info, worker.rules)

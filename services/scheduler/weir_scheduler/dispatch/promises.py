@@ -85,8 +85,9 @@ class Promises:
     """Places that refused requests were told of, by the limit that had refused them.
 
     Were they all told the same moment, they would all come back at it and find one place.
-    Each is told a moment of its own, behind all that were told before; who comes without having been told finds the told ones counted before it; and who
-    comes too early is told the same moment again.
+    Each is told a moment of its own, behind all that were told before; who comes without
+    having been told finds the told ones counted before it; and who comes too early is told
+    the same moment again.
 
     Bounded: what nobody came for lapses, and no limit holds more than 1,000.
     """

@@ -17,11 +17,17 @@ class GroupTurns:
     """
 
     def __init__(self, shares: Shares) -> None:
-        self.shares = shares
         self._ready: set[Group] = set()
-        self._classes = ServiceCounters(self._class_weight)
+        self._class_weights: dict[str, int] = {
+            request_class: shares.of_class(request_class) for request_class in RequestClass
+        }
+        self._length_weights: dict[str, int] = {
+            length: shares.of_length(length) for length in PromptLength
+        }
+        self._classes = ServiceCounters(self._class_weights.__getitem__)
         self._lengths = {
-            request_class: ServiceCounters(self._length_weight) for request_class in RequestClass
+            request_class: ServiceCounters(self._length_weights.__getitem__)
+            for request_class in RequestClass
         }
         self._knows_long = False
 
@@ -64,12 +70,17 @@ class GroupTurns:
     def share(self, group: Group) -> float:
         """Part of the lane's service that a group has beside those that are ready."""
         competing = self._ready | {group}
+        if len(competing) == 1:
+            return 1.0
         classes = {other.request_class for other in competing}
-        of_class = self._class_weight(group.request_class) / sum(map(self._class_weight, classes))
-        lengths = {
-            _length(other) for other in competing if other.request_class is group.request_class
-        }
-        of_length = self._length_weight(_length(group)) / sum(map(self._length_weight, lengths))
+        of_class = self._class_weights[group.request_class] / sum(
+            self._class_weights[request_class] for request_class in classes
+        )
+        of_length = self._length_weights[_length(group)] / sum(
+            self._length_weights[_length(other)]
+            for other in competing
+            if other.request_class is group.request_class
+        )
         return of_class * of_length
 
     def _turn(self, group: Group) -> tuple[int, bool, int, bool]:
@@ -80,12 +91,6 @@ class GroupTurns:
 
     def _arrive(self, counters: ServiceCounters, name: str, waiting: Collection[str]) -> None:
         counters.arrive(name, min((counters.value(other) for other in waiting), default=None))
-
-    def _class_weight(self, name: str) -> int:
-        return self.shares.of_class(RequestClass(name))
-
-    def _length_weight(self, name: str) -> int:
-        return self.shares.of_length(PromptLength(name))
 
 
 def _length(group: Group) -> PromptLength:

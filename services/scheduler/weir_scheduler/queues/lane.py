@@ -220,6 +220,8 @@ class Lane:
 
     def forecast(self, entry: QueueEntry, now_us: int, extra: int = 0) -> Forecast | None:
         """How long a request that comes now would wait; see `forecast`."""
+        if not self._drain.seen:
+            return None
         rank = rank_of(self.pool.policy, entry)
         ahead = self._ahead(group_of(entry), entry.tenant_id, rank, entry.estimated_cost)
         return forecast(ahead, self._rates(group_of(entry), entry.tenant_id, now_us), extra)
