@@ -1,60 +1,22 @@
 """A simulated step engine: iteration-level batching over paged KV memory."""
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Protocol
-
-import numpy as np
 
 from weir_sim.core.events import Events
 from weir_sim.core.service_meter import ServiceMeter
 from weir_sim.cost.model import CostModel
 from weir_sim.cost.step_timer import StepTimer
+from weir_sim.fleet.decodes import Decodes
+from weir_sim.fleet.engine_listener import EngineListener
+from weir_sim.fleet.flight import Flight
 from weir_sim.fleet.kv_cache import KvCache
 from weir_sim.fleet.sequence import SimSequence
-from weir_sim.fleet.step_rules import RULES, chunk_context
+from weir_sim.fleet.step_rules import RULES, StepPlan, chunk_context
 from weir_sim.fleet.victim import choose_victim
 from weir_sim.fleet.waiting_line import WaitingLine
 from weir_sim.setup import WorkerSpec
 
-_LONGEST_FLIGHT = 128
 _WATERMARK = 0.01
-
-
-class EngineListener(Protocol):
-    """Who is told what comes of steps; must not call back into the engine."""
-
-    def first_token(self, sequence: SimSequence) -> None:
-        """A sequence's first token was sampled."""
-
-    def prefilled(self, sequence: SimSequence) -> bool:
-        """Its prompt is computed and its first token sampled; True takes it out of the engine."""
-
-    def ended(self, sequence: SimSequence, *, completed: bool) -> None:
-        """It has left the engine: it is complete, or was aborted."""
-
-    def stepped(self) -> None:
-        """A flight of steps has landed."""
-
-
-@dataclass(slots=True)
-class Flight:
-    """Steps that are under way: one, or several decode steps between which nothing changes.
-
-    Attributes:
-        begin_us: of the first.
-        ends: end of each, microseconds.
-        chunks: prompt tokens computed in it; such a flight is one step.
-        decodes: whether every decoding sequence advances by one token a step.
-        done: steps whose effect has been taken over.
-    """
-
-    begin_us: int
-    ends: list[int]
-    chunks: list[tuple[SimSequence, int]]
-    decodes: bool
-    done: int = 0
 
 
 class Engine:
@@ -94,27 +56,25 @@ class Engine:
         self.kv = kv
         self.waiting = WaitingLine()
         self.running: list[SimSequence] = []
-        self.decoding: list[SimSequence] = []
         self.prefilling: list[SimSequence] = []
         self.steps = self.busy_us = self.preemptions = 0
-        self.prefill_tokens = self.decode_tokens = self.recomputed_tokens = 0
-        self.cached_tokens = 0
+        self.prefill_tokens = self.recomputed_tokens = self.cached_tokens = 0
         self._events = events
         self._meter = meter
         self._listener = listener
         self._timer = StepTimer(cost, spec.speed)
+        self.decoding = Decodes(kv, self._timer, meter)
         self._rule = RULES[spec.batching]
         self._watermark = int(kv.total * _WATERMARK)
         self._flight: Flight | None = None
         self._flights = 0
         self._waking = False
         self._aborting: set[SimSequence] = set()
-        self._decode_ends: list[int] = []
 
     @property
-    def busy(self) -> bool:
-        """Whether a step is under way."""
-        return self._flight is not None
+    def decode_tokens(self) -> int:
+        """Sequences advanced by one token, over all steps."""
+        return self.decoding.tokens
 
     @property
     def running_requests(self) -> int:
@@ -175,8 +135,9 @@ class Engine:
         self._flight = None
         self._flights += 1
         self.waiting = WaitingLine()
-        for sequences in (self.running, self.decoding, self.prefilling):
-            sequences.clear()
+        self.running.clear()
+        self.decoding.clear()
+        self.prefilling.clear()
         self._aborting.clear()
         return lost
 
@@ -200,8 +161,7 @@ class Engine:
         self.cached_tokens += hit
         sequence.start_at(hit)
         if sequence.carried and sequence.remaining == 1:
-            sequence.decode_from = len(self._decode_ends)
-            self.decoding.append(sequence)
+            self.decoding.add(sequence)
         else:
             self.prefilling.append(sequence)
         return True
@@ -220,14 +180,14 @@ class Engine:
     def _begin(self) -> None:
         preempted = self._make_room()
         plan = self._rule(self, not preempted)
-        decodes = self.decoding if plan.decodes else []
-        if not plan.chunks and not decodes:
+        if not plan.chunks and not (plan.decodes and self.decoding):
             return
         now_us = self._events.now_us
         if plan.chunks:
-            ends = [now_us + self._step_us(plan.chunks, decodes)]
+            ends = [now_us + self._step_us(plan)]
         else:
-            ends = self._decode_ends_from(now_us, 1 if preempted else self._flight_length())
+            steps = 1 if preempted else self.decoding.flight_length()
+            ends = self.decoding.ends_from(now_us, steps)
         self._flight = Flight(now_us, ends, plan.chunks, plan.decodes)
         self._arm()
 
@@ -273,23 +233,11 @@ class Engine:
         self.busy_us += flight.ends[done - 1] - first
         self.steps += steps
         if flight.decodes and self.decoding:
-            self._decode_ends.extend(flight.ends[flight.done : done])
-            self._advance(steps)
+            self.decoding.advance(flight.ends[flight.done : done])
         flight.done = done
 
-    def _advance(self, steps: int) -> None:
-        size, kv, meter = self.kv.block_size, self.kv, self._meter
-        for sequence in self.decoding:
-            sequence.total += steps
-            sequence.computed += steps
-            if sequence.computed > sequence.blocks * size:
-                kv.cover(sequence, sequence.computed)
-            meter.output(sequence.tenant, steps)
-        self.decode_tokens += steps * len(self.decoding)
-
     def _end_complete(self) -> None:
-        complete = [sequence for sequence in self.decoding if sequence.total >= sequence.target]
-        for sequence in complete:
+        for sequence in self.decoding.complete():
             self._drop(sequence)
             self._listener.ended(sequence, completed=True)
 
@@ -319,7 +267,6 @@ class Engine:
         else:
             sequence.add_gap(now_us - sequence.last_token_us)
         sequence.last_token_us = now_us
-        sequence.decode_from = len(self._decode_ends)
         self.prefilling.remove(sequence)
         if sequence.total >= sequence.target:
             self._drop(sequence)
@@ -327,12 +274,12 @@ class Engine:
         elif self._listener.prefilled(sequence):
             self.running.remove(sequence)
         else:
-            self.decoding.append(sequence)
+            self.decoding.add(sequence)
 
     def _make_room(self) -> bool:
         """Gives every decode its next block; whether anyone was pre-empted for it."""
         preempted = False
-        while self._growth(1) > self.kv.available:
+        while self.decoding.growth(1) > self.kv.available:
             victim = choose_victim(self.running)
             if victim is None:
                 break
@@ -341,69 +288,26 @@ class Engine:
             self.waiting.add_preempted(victim)
             self.preemptions += 1
             preempted = True
-        size = self.kv.block_size
-        for sequence in self.decoding:
-            if sequence.computed >= sequence.blocks * size:
-                self.kv.cover(sequence, sequence.computed + 1)
+        self.decoding.take_next_blocks()
         return preempted
 
-    def _growth(self, steps: int) -> int:
-        """Blocks that so many decode steps take."""
-        size = self.kv.block_size
-        more = steps + size - 1
-        growth = 0
-        for sequence in self.decoding:
-            lacking = (sequence.computed + more) // size - sequence.blocks
-            if lacking > 0:
-                growth += lacking
-        return growth
-
-    def _flight_length(self) -> int:
-        """Decode steps until something ends, or memory does."""
-        most = min([sequence.target - sequence.total for sequence in self.decoding])
-        most = min(most, _LONGEST_FLIGHT)
-        available = self.kv.available
-        if len(self.decoding) * (most // self.kv.block_size + 1) <= available:
-            return most
-        low, high = 1, most
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._growth(middle) <= available:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def _step_us(self, chunks: list[tuple[SimSequence, int]], decodes: list[SimSequence]) -> int:
+    def _step_us(self, plan: StepPlan) -> int:
         tokens = positions = 0
-        for sequence, length in chunks:
+        for sequence, length in plan.chunks:
             tokens += length
             positions += chunk_context(sequence.computed, length)
-        context = sum([sequence.total for sequence in decodes])
-        return self._timer.step_us(tokens, positions, len(decodes), context)
-
-    def _decode_ends_from(self, begin_us: int, steps: int) -> list[int]:
-        context = sum([sequence.total for sequence in self.decoding])
-        lengths = self._timer.decodes_us(len(self.decoding), context, steps)
-        lengths[0] += begin_us
-        return list(accumulate(lengths))
+        if not plan.decodes:
+            return self._timer.step_us(tokens, positions, 0, 0)
+        return self._timer.step_us(tokens, positions, len(self.decoding), self.decoding.context())
 
     def _drop(self, sequence: SimSequence) -> None:
         """Takes a sequence out and gives back its memory."""
         self.running.remove(sequence)
         if sequence in self.decoding:
             self.decoding.remove(sequence)
-            self._note_gaps(sequence)
         elif sequence in self.prefilling:
             self.prefilling.remove(sequence)
         self.kv.release(sequence)
-
-    def _note_gaps(self, sequence: SimSequence) -> None:
-        ends = self._decode_ends[sequence.decode_from :]
-        if ends:
-            moments = np.array([sequence.last_token_us, *ends], dtype=np.int64)
-            sequence.gaps.append(np.diff(moments))
-            sequence.last_token_us = ends[-1]
 
 
 def new_engine(

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from weir_sim.core.events import Events
-from weir_sim.fleet.engine import Engine, EngineListener
+from weir_sim.fleet.engine import Engine
+from weir_sim.fleet.engine_listener import EngineListener
 from weir_sim.fleet.kv_cache import KvCache
 from weir_sim.fleet.sequence import SimSequence
 from weir_sim.setup import SplitSpec

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from weir_sim.cost.model import CostModel
+from weir_sim.fleet.decodes import Decodes
 from weir_sim.fleet.prefill_shares import prefill_shares
 from weir_sim.fleet.sequence import SimSequence
 from weir_sim.fleet.waiting_line import WaitingLine
@@ -23,7 +24,7 @@ class Batch(Protocol):
     cost: CostModel
     waiting: WaitingLine
     running: list[SimSequence]
-    decoding: list[SimSequence]
+    decoding: Decodes
     prefilling: list[SimSequence]
 
     def admit_first(self) -> bool:
@@ -126,7 +127,7 @@ def _whole_prompts(batch: Batch, budget: int) -> list[tuple[SimSequence, int]]:
 def _shrink(batch: Batch, shares: list[int]) -> list[int]:
     """Cuts prefill until the step is predicted to keep its decodes waiting no longer."""
     decodes = len(batch.decoding)
-    context = sum([sequence.total for sequence in batch.decoding])
+    context = batch.decoding.context()
     most_s = batch.spec.max_step_s or _STRETCH * batch.cost.step_s(0, 0, decodes, context)
 
     def shares_of(tokens: int) -> list[int]:
