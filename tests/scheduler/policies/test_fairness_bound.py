@@ -126,7 +126,7 @@ def locality(quantum_tokens: int) -> FixedRules:
     return FixedRules(queue=queue)
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(loads=LOADS, conditions=CONDITIONS, seed=st.integers(0, 10_000))
 def test_weighted_service_stays_in_the_bound(
     loads: list[Load], conditions: Conditions, seed: int
@@ -135,7 +135,7 @@ def test_weighted_service_stays_in_the_bound(
     assert gaps_of(fleet, 100).largest <= 2 * bound(fleet)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(
     loads=LOADS,
     conditions=CONDITIONS,
@@ -176,9 +176,9 @@ def test_one_queue_for_all_leaves_the_bound() -> None:
     """Control: by arrival alone, long requests take ever more than short ones."""
     conditions = Conditions(replicas=2, slots=2)
     unfair = FleetModel(UNEQUAL, conditions, FixedRules(isolation=Isolation.SHARED))
-    assert gaps_of(unfair, 600).largest > 2 * bound(unfair)
+    assert gaps_of(unfair, 400).largest > 2 * bound(unfair)
     fair = FleetModel(UNEQUAL, conditions)
-    assert gaps_of(fair, 600).largest <= bound(fair)
+    assert gaps_of(fair, 400).largest <= bound(fair)
 
 
 def test_without_the_lift_idle_time_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,9 +188,9 @@ def test_without_the_lift_idle_time_breaks_the_bound(monkeypatch: pytest.MonkeyP
     def largest_after_a_pause() -> tuple[float, float]:
         fleet = FleetModel(loads, Conditions())
         fleet._silent.add("returning")
-        gaps_of(fleet, 700)
+        gaps_of(fleet, 450)
         fleet._silent.clear()
-        return gaps_of(fleet, 400).largest, 2 * bound(fleet)
+        return gaps_of(fleet, 250).largest, 2 * bound(fleet)
 
     largest, allowed = largest_after_a_pause()
     assert largest <= allowed
@@ -203,10 +203,10 @@ def test_without_the_lift_idle_time_breaks_the_bound(monkeypatch: pytest.MonkeyP
 def test_shares_follow_the_weights_over_several_replicas(rules: FixedRules) -> None:
     loads = {f"w{weight}": Load(weight=weight) for weight in (1, 2, 3, 4)}
     fleet = FleetModel(loads, Conditions(replicas=4, report_every=2, report_delay=2), rules)
-    gaps_of(fleet, 500)
+    gaps_of(fleet, 300)
     total = fleet.service.total()
     shares = [fleet.service[name] / total for name in loads]
-    assert shares == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
+    assert shares == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.03)
 
 
 def test_fairness_costs_no_throughput() -> None:
@@ -221,7 +221,7 @@ def test_fairness_costs_no_throughput() -> None:
         "locality": locality(500),
     }.items():
         fleet = FleetModel(loads, conditions, rules)
-        gaps_of(fleet, 500)
+        gaps_of(fleet, 300)
         tokens[name] = fleet.service.total()
     assert min(tokens["tokens"], tokens["locality"]) >= 0.97 * tokens["fifo"]
 
@@ -237,6 +237,6 @@ def test_a_larger_quantum_finds_more_cached_prefixes() -> None:
         "large": locality(5_000),
     }.items():
         fleet = FleetModel(loads, conditions, rules)
-        gaps_of(fleet, 500)
+        gaps_of(fleet, 300)
         hits[name] = fleet.hit_tokens / (fleet.hit_tokens + fleet.service.total())
     assert hits["large"] > hits["small"] > hits["none"]
