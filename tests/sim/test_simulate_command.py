@@ -14,7 +14,7 @@ from weir_cli.simulation_cost import cost_model
 from weir_cli.simulation_setup import variants
 from weir_sim.generator.presets import PRESETS
 
-_SMALL = ("--limit", "25", "--workers", "2")
+_SMALL = ("--limit", "15", "--workers", "2")
 
 
 def run(*arguments: str) -> Result:
@@ -57,9 +57,9 @@ def test_a_file_of_each_format_runs(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "arena"])
 def test_every_preset_runs(name: str) -> None:
     (result,) = numbers(
-        *("--trace", name, "--limit", "10", "--kv-blocks", "20000", "--cost-model", "h100")
+        *("--trace", name, "--limit", "6", "--kv-blocks", "20000", "--cost-model", "h100")
     )
-    assert result["total"]["completed"] == 10
+    assert result["total"]["completed"] == 6
 
 
 def test_weights_tenants_and_classes_are_taken_over() -> None:
