@@ -6,6 +6,8 @@ from tests.gateway.harness import Gateway
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.scheduler.v1.scheduler_service_pb2 import Enqueue, Rejected
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def overloaded(enqueue: Enqueue) -> Rejected:
     rejected = Rejected(
