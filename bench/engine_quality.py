@@ -15,12 +15,14 @@ import numpy as np
 import torch
 
 from bench.divergence import Logits, divergence
+from bench.engine_modes import INT8, KERNELS
 from bench.int8_quality import TEXTS, int8_quality
 from bench.int8_quality import figures as int8_figures
 from bench.peers.peer_process import RUNNERS, PeerFailed, Runner, open_peer
 from bench.samples import Budget, Samples, say
 from weir_core.errors import WeirError
 from weir_core.model_folder import ModelFolder
+from weir_worker.kernels.choice import KernelsMode
 from weir_worker.models.base import ForwardBatch, SequenceSlice
 from weir_worker.models.int8_check import TOKENS, read_texts
 from weir_worker.models.loader import load_model
@@ -33,7 +35,8 @@ async def measure_quality(
     model: str, peers: Sequence[str], samples: Samples, budget: Budget
 ) -> None:
     """`kl/NAME` and `top1/NAME` of our int8 and of each peer that gives logits."""
-    await _measure_int8(Path(model), samples)
+    await _measure_int8(Path(model), INT8, "off", samples)
+    await _measure_int8(Path(model), KERNELS, "required", samples)
     texts = await asyncio.to_thread(_token_ids, Path(model))
     reference = await asyncio.to_thread(_fp32_logits, Path(model), texts)
     for runner in RUNNERS:
@@ -49,6 +52,8 @@ def quality_figures(samples: Samples, peers: Sequence[str]) -> dict[str, Any]:
     return {
         "int8_kl": samples.median("kl/int8", 5),
         "int8_top1": samples.median("top1/int8", 4),
+        "int8_kl_kernels": samples.median("kl/int8_kernels", 5),
+        "int8_top1_kernels": samples.median("top1/int8_kernels", 4),
         "peers": {
             name: {
                 "kl": samples.median(f"kl/{name}", 5),
@@ -59,15 +64,15 @@ def quality_figures(samples: Samples, peers: Sequence[str]) -> dict[str, Any]:
     }
 
 
-async def _measure_int8(model: Path, samples: Samples) -> None:
+async def _measure_int8(model: Path, mode: str, kernels: KernelsMode, samples: Samples) -> None:
     try:
-        told = int8_figures(await asyncio.to_thread(int8_quality, model))
+        told = int8_figures(await asyncio.to_thread(int8_quality, model, kernels))
     except WeirError as error:
-        say(f"quality: int8: {error.message}")
+        say(f"quality: {mode}: {error.message}")
         return
-    samples.add("kl/int8", told["int8_kl"])
-    samples.add("top1/int8", told["int8_top1"])
-    say(f"quality: int8: KL {told['int8_kl']}, the same likeliest token {told['int8_top1']}")
+    samples.add(f"kl/{mode}", told["int8_kl"])
+    samples.add(f"top1/{mode}", told["int8_top1"])
+    say(f"quality: {mode}: KL {told['int8_kl']}, the same likeliest token {told['int8_top1']}")
 
 
 async def _measure_peer(
