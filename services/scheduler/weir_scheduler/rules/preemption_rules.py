@@ -16,5 +16,5 @@ class PreemptionRules:
 
     max_overtakings: int = 4
     max_preemptions: int = 2
-    max_overtake_ratio_millis: int = 100
+    max_overtake_ratio_millis: int = 250
     place_wait_us: int = 1_000_000

@@ -1376,7 +1376,7 @@ class PolicyPreemption(_message.Message):
     max_preemptions: _builtins.int
     """Times that one request may be pre-empted, 1 to 100; absent: 2."""
     max_overtake_ratio_millis: _builtins.int
-    """Share of the dispatches that may pre-empt, thousandths, 1 to 1000; absent: 100."""
+    """Share of the dispatches that may pre-empt, thousandths, 1 to 1000; absent: 250."""
     place_wait_ms: _builtins.int
     """Longest wait for the place of a victim, milliseconds, 10 to 60000; absent: 1000."""
     def __init__(
