@@ -59,4 +59,5 @@ def _generated() -> NDArray[np.float64]:
     curve[(hours >= 14) & (hours < 15)] *= 2.0
     noise = np.random.default_rng(11).lognormal(0.0, 0.1, _BINS)
     noisy: NDArray[np.float64] = curve * noise
-    return noisy / noisy.mean()
+    mean = float(noisy.mean())
+    return noisy / mean
