@@ -152,7 +152,8 @@ def test_with_locality_it_stays_in_the_bound_and_the_quantum(
 
 
 @pytest.mark.soak
-@settings(max_examples=1_500, deadline=None)
+@pytest.mark.timeout(3_600)
+@settings(max_examples=600, deadline=None)
 @given(
     loads=LOADS,
     conditions=CONDITIONS,
