@@ -54,6 +54,8 @@ class Reason(StrEnum):
     OVERLOADED = "OVERLOADED"
     NOT_LEADER = "NOT_LEADER"
     PREEMPTED = "PREEMPTED"
+    VERSION_CONFLICT = "VERSION_CONFLICT"
+    ADMINISTRATION_OFF = "ADMINISTRATION_OFF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +133,6 @@ WIRE_CODES: dict[Reason, WireCode] = {
     Reason.OVERLOADED: WireCode("UNAVAILABLE", 503, _SERVER, "overloaded"),
     Reason.NOT_LEADER: WireCode("UNAVAILABLE", 503, _SERVER, "not_leader"),
     Reason.PREEMPTED: WireCode("UNAVAILABLE", 503, _SERVER, "preempted"),
+    Reason.VERSION_CONFLICT: WireCode("ABORTED", 409, _INVALID, "version_conflict"),
+    Reason.ADMINISTRATION_OFF: WireCode("UNIMPLEMENTED", 501, _INVALID, "administration_off"),
 }

@@ -112,6 +112,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_PREEMPTED: _ErrorReason.ValueType  # 41
     """A more urgent request took its place before anything was streamed; it is queued again."""
+    ERROR_REASON_VERSION_CONFLICT: _ErrorReason.ValueType  # 44
+    """The object changed since the version that the change was made from: read it again."""
+    ERROR_REASON_ADMINISTRATION_OFF: _ErrorReason.ValueType  # 45
+    """This gateway serves no administration: its directory is a file, or it has no admin secret."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Machine-readable cause of a refusal or failure: the `reason` of google.rpc.ErrorInfo
@@ -208,4 +212,8 @@ ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 43
 """
 ERROR_REASON_PREEMPTED: ErrorReason.ValueType  # 41
 """A more urgent request took its place before anything was streamed; it is queued again."""
+ERROR_REASON_VERSION_CONFLICT: ErrorReason.ValueType  # 44
+"""The object changed since the version that the change was made from: read it again."""
+ERROR_REASON_ADMINISTRATION_OFF: ErrorReason.ValueType  # 45
+"""This gateway serves no administration: its directory is a file, or it has no admin secret."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -30,7 +30,9 @@ class PutTenantRequest(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     expected_version: _builtins.int
-    """Directory version that the change was made from; 0: not checked."""
+    """Directory version that the change was made from; ABORTED if the object changed since.
+    0: not checked.
+    """
     @_builtins.property
     def tenant(self) -> _directory_pb2.Tenant: ...
     def __init__(
@@ -100,16 +102,20 @@ class GetTenantResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TENANT_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    """Directory version that it was read from, for `expected_version`."""
     @_builtins.property
     def tenant(self) -> _directory_pb2.Tenant: ...
     def __init__(
         self,
         *,
         tenant: _directory_pb2.Tenant | None = ...,
+        directory_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -216,7 +222,9 @@ class PutUserRequest(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     expected_version: _builtins.int
-    """Directory version that the change was made from; 0: not checked."""
+    """Directory version that the change was made from; ABORTED if the object changed since.
+    0: not checked.
+    """
     @_builtins.property
     def user(self) -> _directory_pb2.User: ...
     def __init__(
@@ -265,15 +273,19 @@ class GetUserRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     USER_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
+    tenant_id: _builtins.str
+    """Users are told apart within their tenant."""
     def __init__(
         self,
         *,
         user_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -286,16 +298,20 @@ class GetUserResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     USER_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    """Directory version that it was read from, for `expected_version`."""
     @_builtins.property
     def user(self) -> _directory_pb2.User: ...
     def __init__(
         self,
         *,
         user: _directory_pb2.User | None = ...,
+        directory_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["user", b"user"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -309,18 +325,22 @@ class ListUsersRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """1 to 1000, default 100."""
     page_token: _builtins.str
+    tenant_id: _builtins.str
+    """Empty: all."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -358,15 +378,19 @@ class DeleteUserRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     USER_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
+    tenant_id: _builtins.str
+    """Users are told apart within their tenant."""
     def __init__(
         self,
         *,
         user_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -402,7 +426,9 @@ class PutPlanRequest(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     expected_version: _builtins.int
-    """Directory version that the change was made from; 0: not checked."""
+    """Directory version that the change was made from; ABORTED if the object changed since.
+    0: not checked.
+    """
     @_builtins.property
     def plan(self) -> _directory_pb2.Plan: ...
     def __init__(
@@ -472,16 +498,20 @@ class GetPlanResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PLAN_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    """Directory version that it was read from, for `expected_version`."""
     @_builtins.property
     def plan(self) -> _directory_pb2.Plan: ...
     def __init__(
         self,
         *,
         plan: _directory_pb2.Plan | None = ...,
+        directory_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "plan", b"plan"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -588,7 +618,9 @@ class PutServedModelRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     expected_version: _builtins.int
-    """Directory version that the change was made from; 0: not checked."""
+    """Directory version that the change was made from; ABORTED if the object changed since.
+    0: not checked.
+    """
     @_builtins.property
     def model(self) -> _directory_pb2.Model: ...
     def __init__(
@@ -658,16 +690,20 @@ class GetServedModelResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    """Directory version that it was read from, for `expected_version`."""
     @_builtins.property
     def model(self) -> _directory_pb2.Model: ...
     def __init__(
         self,
         *,
         model: _directory_pb2.Model | None = ...,
+        directory_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "model", b"model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

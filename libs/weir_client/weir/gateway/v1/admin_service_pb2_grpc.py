@@ -27,6 +27,7 @@ if _version_not_supported:
 
 class AdminServiceStub:
     """Administration of the directory; credentials: metadata `authorization: Bearer <admin secret>`.
+    Metadata `weir-actor`, if sent, says who it is for the audit trail.
     Every change is audited and reaches every service through directory.v1.Watch.
     """
 
@@ -145,6 +146,7 @@ class AdminServiceStub:
 
 class AdminServiceServicer:
     """Administration of the directory; credentials: metadata `authorization: Bearer <admin secret>`.
+    Metadata `weir-actor`, if sent, says who it is for the audit trail.
     Every change is audited and reaches every service through directory.v1.Watch.
     """
 
@@ -413,6 +415,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
     """Administration of the directory; credentials: metadata `authorization: Bearer <admin secret>`.
+    Metadata `weir-actor`, if sent, says who it is for the audit trail.
     Every change is audited and reaches every service through directory.v1.Watch.
     """
 

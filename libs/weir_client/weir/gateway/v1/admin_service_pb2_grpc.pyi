@@ -28,6 +28,7 @@ GRPC_VERSION: str
 
 class AdminServiceStub:
     """Administration of the directory; credentials: metadata `authorization: Bearer <admin secret>`.
+    Metadata `weir-actor`, if sent, says who it is for the audit trail.
     Every change is audited and reaches every service through directory.v1.Watch.
     """
 
@@ -81,6 +82,7 @@ class AdminServiceStub:
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     """Administration of the directory; credentials: metadata `authorization: Bearer <admin secret>`.
+    Metadata `weir-actor`, if sent, says who it is for the audit trail.
     Every change is audited and reaches every service through directory.v1.Watch.
     """
 
@@ -130,6 +132,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration of the directory; credentials: metadata `authorization: Bearer <admin secret>`.
+    Metadata `weir-actor`, if sent, says who it is for the audit trail.
     Every change is audited and reaches every service through directory.v1.Watch.
     """
 
