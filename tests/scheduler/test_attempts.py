@@ -318,3 +318,15 @@ def test_an_attempt_key_is_never_used_twice() -> None:
     keys = [dispatch.key for dispatch in bench.out.dispatches]
     assert keys[0] == AttemptKey("a", 1)
     assert len(set(keys)) == len(keys)
+
+
+def test_versions_that_share_a_worker_take_turns() -> None:
+    bench = Bench(FixedRules(workers=ONE))
+    bench.worker("w1", model_version="v1")
+    for number in range(3):
+        bench.enqueue(f"any{number}")
+        bench.enqueue(f"v1-{number}", version="v1")
+    for number in range(5):
+        bench.end(bench.out.dispatches[number])
+    versions = [request_id[:2] for request_id in bench.dispatched_ids()]
+    assert versions == ["an", "v1"] * 3

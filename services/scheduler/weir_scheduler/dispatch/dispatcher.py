@@ -54,15 +54,12 @@ class Dispatcher:
 
     def pump(self) -> None:
         """Works off the lanes in which something may have become possible."""
-        to_pump = self._state.to_pump
-        while to_pump:
-            key = next(iter(to_pump))
-            del to_pump[key]
-            lane = self._state.lanes[key]
-            now_us = self._state.now_us()
-            before = lane.waiting_heads()
-            lane.end_pass(self._fill(lane, now_us), now_us)
-            self._mark_heads(lane, before)
+        while self._state.to_pump:
+            for lane in self._state.lanes_in_turn():
+                now_us = self._state.now_us()
+                before = lane.waiting_heads()
+                lane.end_pass(self._fill(lane, now_us), now_us)
+                self._mark_heads(lane, before)
 
     def _fill(self, lane: Lane, now_us: int) -> tuple[str, WaitReason] | None:
         """Dispatches from a lane; returns the head that must wait, and why."""
@@ -81,6 +78,7 @@ class Dispatcher:
                         return entry.request_id, WaitReason.BATCH_WINDOW
                     continue
                 worker = self._sender.send(lane, entry, placement.candidate, now_us)
+                self._state.served(lane)
                 self._preempter.dispatched(lane, entry.request_id)
                 self._state.fleet.index(lane.key, now_us).refresh(now_us)
                 only = entry.request_class if worker.info.static_batching else None

@@ -40,6 +40,7 @@ class SchedulerState:
         self.attempts = AttemptTable()
         self.fleet = Fleet()
         self.lanes: dict[LaneKey, Lane] = {}
+        self._dispatches = 0
         self.timers = Timers()
         self.predictor = predictor or OutputPredictor()
         self.promises = Promises()
@@ -65,6 +66,20 @@ class SchedulerState:
     def wake_model(self, model: str) -> None:
         """Looks again at every lane of a model."""
         self.to_pump.update({key: None for key in self.lanes if key.model == model})
+
+    def lanes_in_turn(self) -> list[Lane]:
+        """Takes the lanes to be worked off, the one served longest ago first.
+
+        Lanes may share workers, such as two versions of a model.
+        """
+        lanes = sorted((self.lanes[key] for key in self.to_pump), key=lambda lane: lane.served)
+        self.to_pump.clear()
+        return lanes
+
+    def served(self, lane: Lane) -> None:
+        """A request of the lane goes to a worker."""
+        self._dispatches += 1
+        lane.served = self._dispatches
 
     def watch_breaker(self, worker: Worker) -> None:
         """Looks again at the lanes of a worker whose breaker has moved, now and when it may."""

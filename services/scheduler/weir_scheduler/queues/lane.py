@@ -52,6 +52,8 @@ class Lane:
         self.queued_cost = 0
         self.blocked: tuple[str, WaitReason] | None = None
         """Request id of the head at which the last pass ended, and why."""
+        self.served = 0
+        """Number of the last dispatch from it, counted over all lanes."""
         self.no_worker_since_us: int | None = None
         """Since when no live worker serves the lane; None while one does."""
         self._weight_of = weight_of
