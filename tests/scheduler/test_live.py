@@ -25,7 +25,7 @@ from weir.common.v1.sampling_pb2 import FinishReason
 from weir.directory.v1.directory_pb2 import Snapshot
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
 from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
-from weir.scheduler.v1.worker_report_pb2 import WorkerReport
+from weir.scheduler.v1.worker_report_pb2 import WorkerRegistration, WorkerReport
 from weir_core.errors import WeirError
 from weir_core.grants import verify_grant
 
@@ -267,6 +267,9 @@ async def test_bad_requests_are_refused_by_field_and_hurt_nobody() -> None:
             (enqueue_message("r3", tenant=""), "tenant_id"),
             (enqueue_message("r4", attempts=-1), "attempts"),
             (enqueue_message("r5", prefix_hashes=[b"short"]), "prefix_hashes"),
+            (enqueue_message("r6", arrival_time=Timestamp(seconds=-(2**63))), "arrival_time"),
+            (enqueue_message("r7", deadline=Timestamp(nanos=-1)), "deadline"),
+            (enqueue_message("r8", waiting_since=Timestamp(seconds=2**62)), "waiting_since"),
         ]
         events = [wire.GatewayEvent(enqueue=message) for message, _ in bad]
         events.append(wire.GatewayEvent(enqueue=enqueue_message("good")))
@@ -276,6 +279,32 @@ async def test_bad_requests_are_refused_by_field_and_hurt_nobody() -> None:
             rejected = await gateway.news("rejected", message.request_id)
             assert reason_name(rejected.error_reason) == "INVALID_FIELD"
             assert field in rejected.message
+
+
+async def test_a_request_that_the_scheduler_fails_to_take_in_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with live_scheduler() as live:
+        gateway = await live.gateway()
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(live.app.scheduler, "enqueue", broken)
+        await gateway.enqueue("r1")
+        rejected = await gateway.news("rejected", "r1")
+        assert reason_name(rejected.error_reason) == "INTERNAL"
+
+
+async def test_a_worker_of_negative_size_is_refused_by_field() -> None:
+    async with live_scheduler() as live:
+        call = live.stub.ConnectWorker()
+        wrong = WorkerRegistration(worker_id="w", address="a:1", model="m", total_kv_blocks=-5)
+        await call.write(wire.ConnectWorkerRequest(registration=wrong))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in call:
+                pass
+        assert "registration.total_kv_blocks is -5" in str(caught.value.details())
 
 
 async def test_unknown_models_and_oversized_requests_are_refused_at_once() -> None:

@@ -97,6 +97,9 @@ def worker_info(message: report_wire.WorkerRegistration) -> WorkerInfo:
     for field in ("worker_id", "address", "model"):
         if not getattr(message, field):
             raise InvalidField(f"registration.{field}", "", "set")
+    for field in ("total_kv_blocks", "max_context_tokens", "max_concurrent_requests"):
+        if getattr(message, field) < 0:
+            raise InvalidField(f"registration.{field}", getattr(message, field), "0 or more")
     if message.total_kv_blocks and message.block_size < 1:
         raise InvalidField("registration.block_size", message.block_size, "at least 1")
     return WorkerInfo(
@@ -164,7 +167,11 @@ def _moment(message: wire.Enqueue, field: str) -> int | None:
     if not message.HasField(field):  # type: ignore[arg-type]
         return None
     moment: Timestamp = getattr(message, field)
-    return moment.ToMicroseconds()
+    try:
+        return moment.ToMicroseconds()
+    except ValueError:
+        value = f"{moment.seconds} s, {moment.nanos} ns"
+        raise InvalidField(f"enqueue.{field}", value, "in the years 1 to 9999") from None
 
 
 def _load(message: report_wire.WorkerLoad) -> WorkerLoad:

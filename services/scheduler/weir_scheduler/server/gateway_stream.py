@@ -9,7 +9,7 @@ from weir.scheduler.v1.scheduler_service_pb2 import (
     GatewayEvent,
     SchedulerEvent,
 )
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.rpc.framed import FramedConnection, FramedOptions
 from weir_core.telemetry.logs import get_logger
 from weir_scheduler.scheduler import Scheduler
@@ -108,7 +108,13 @@ class GatewayStream:
         except InvalidField as error:
             self._streams.rejected(self._gateway, message.request_id, error)
             return
-        self._scheduler.enqueue(self._gateway, request)
+        try:
+            self._scheduler.enqueue(self._gateway, request)
+        except Exception:
+            # Without an answer its client would wait to the end of its deadline.
+            cause = WeirError(Reason.INTERNAL, "the scheduler could not take the request in")
+            self._streams.rejected(self._gateway, message.request_id, cause)
+            raise
 
 
 def _frame_of(events: Sequence[SchedulerEvent]) -> DispatchResponse:
