@@ -17,8 +17,9 @@ from weir_scheduler.dispatch.preemption import (
 )
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.queues.wait_reason import WaitReason
+from weir_scheduler.rules.placement_rules import PlacementRules
 from weir_scheduler.rules.preemption_rules import PreemptionRules
-from weir_scheduler.rules.rules import Isolation, WorkerRules
+from weir_scheduler.rules.rules import Isolation, TenantRules, WorkerRules
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_report import AttemptEnd, AttemptUsage
 
@@ -279,3 +280,95 @@ def test_why_it_waits_is_told_at_every_stage() -> None:
     assert ("low", WaitReason.WORKER_FULL) in told or ("low", WaitReason.PREEMPTED) in told
     counts = bench.scheduler.preemptions
     assert (counts.asked, counts.given, counts.overtakings) == (1, 1, 1)
+
+
+def test_a_claimant_does_not_gather_a_batch_on_the_place_that_it_took() -> None:
+    """The victim leaves for good, so nothing else closes the window of the idle worker."""
+    two = WorkerRules(2, 65_536, 512, 2)
+    rules = FixedRules(
+        isolation=Isolation.SHARED,
+        policy="priority",
+        workers=two,
+        preemption=FREELY,
+        batch_wait_us=100_000,
+    )
+    bench = Bench(rules)
+    bench.worker(total_kv_blocks=20)
+    bench.enqueue("low", prompt_tokens=200)
+    bench.advance(100_000)
+    bench.enqueue("high", priority=50, prompt_tokens=200)
+    low = bench.out.dispatches[0]
+    assert bench.out.preempts == [low.key]
+    bench.scheduler.withdraw(GATEWAY, "low")
+    gone(bench, low)
+    assert bench.dispatched_ids() == ["low", "high"]
+
+
+def test_a_claimant_whose_tenant_has_come_to_its_cap_gets_no_place() -> None:
+    rules = FixedRules(
+        isolation=Isolation.SHARED,
+        policy="priority",
+        workers=ONE,
+        preemption=FREELY,
+        tenants={"capped": TenantRules(1, 1, 0)},
+    )
+    bench = Bench(rules)
+    bench.worker()
+    bench.worker("w2", model="n")
+    bench.enqueue("low", "t")
+    bench.enqueue("high", "capped", priority=50)
+    low = bench.out.dispatches[0]
+    bench.enqueue("elsewhere", "capped", model="n")
+    give(bench, low)
+    gone(bench, low)
+    assert bench.dispatched_ids() == ["low", "elsewhere", "low"]
+
+
+def test_a_claim_of_whom_nothing_waits_any_more_keeps_no_other_lane_out() -> None:
+    bench = Bench(FixedRules(isolation=Isolation.SHARED, policy="priority", preemption=FREELY))
+    bench.rules.workers = ONE
+    bench.worker(model_version="v1")
+    bench.enqueue("low")
+    bench.enqueue("high", priority=50)
+    low = bench.out.dispatches[0]
+    assert bench.out.preempts == [low.key]
+    bench.scheduler.withdraw(GATEWAY, "high")
+    bench.scheduler.pump()
+    bench.end(low)
+    bench.enqueue("versioned", version="v1")
+    assert bench.dispatched_ids() == ["low", "versioned"]
+
+
+def test_a_claimant_takes_its_place_and_waits_for_no_session() -> None:
+    bench = bench_of()
+    bench.worker("w2")
+    bench.rules.placement = PlacementRules(session_wait_us=20 * SECOND)
+    bench.enqueue("turn", session_id="s")
+    turn = bench.out.dispatches[0]
+    bench.end(turn)
+    bench.enqueue("again", session_id="s")
+    home = bench.out.dispatches[1]
+    assert home.worker.worker_id == turn.worker.worker_id
+    bench.start(home, output=1)
+    bench.enqueue("low", prompt_tokens=400)
+    low = bench.out.dispatches[2]
+    bench.enqueue("high", priority=50, session_id="s", prompt_tokens=400)
+    assert bench.out.preempts == [low.key]
+    give(bench, low)
+    gone(bench, low)
+    assert bench.out.dispatches[3].key == AttemptKey("high", 1)
+    assert bench.out.dispatches[3].worker.worker_id == low.worker.worker_id
+
+
+def test_nothing_of_a_claim_outlives_the_term() -> None:
+    """Else the worker would be kept from other lanes, for a lane that is there no more."""
+    bench = bench_of()
+    bench.enqueue("low")
+    bench.enqueue("high", priority=50)
+    assert len(bench.out.preempts) == 1
+    bench.scheduler.vacate()
+    assert bench.scheduler.next_wake_us() is None
+    bench.worker(model_version="v1")
+    bench.enqueue("versioned", version="v1")
+    assert bench.dispatched_ids() == ["low", "versioned"]
+    bench.advance(2 * SECOND)

@@ -26,7 +26,7 @@ from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.takeover import Takeover
-from weir_scheduler.dispatch.vacating import vacate
+from weir_scheduler.dispatch.vacating import Vacating
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.queues.wait_reason import WaitReason
@@ -94,6 +94,14 @@ class Scheduler:
         self._adoption = Adoption(self._state, self._intake, self._waiting, self._releases)
         self._absences = Absences(self._state, self._releases)
         self._takeover = Takeover(self._state)
+        self._vacating = Vacating(
+            self._state,
+            self._gateways,
+            self._fleet,
+            self._releases,
+            self._preempter,
+            self._absences,
+        )
         self._due = DueHandlers(
             self._state,
             self._waiting,
@@ -165,7 +173,7 @@ class Scheduler:
 
     def vacate(self) -> None:
         """Another scheduler is the active one: forgets everything, and tells nobody."""
-        vacate(self._state, self._gateways, self._fleet, self._releases)
+        self._vacating.vacate()
 
     def register_worker(self, info: WorkerInfo, running: Iterable[AttemptKey] = ()) -> Worker:
         """A worker connects, for the first time or again; `running` as it says."""

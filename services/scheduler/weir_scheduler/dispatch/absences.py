@@ -34,6 +34,10 @@ class Absences:
             due_us = self._state.now_us() + self._state.bounds.gateway_away_us
             self._state.timers.set(TimerKind.GATEWAY_AWAY, gateway, due_us)
 
+    def forget(self) -> None:
+        """Nothing is doubted any more."""
+        self._doubted.clear()
+
     def named(self, gateway: str, request_id: str, *, runs: bool) -> None:
         """The gateway speaks of a request: as running, or it asks for a worker (again)."""
         doubted = self._doubted.get(gateway)

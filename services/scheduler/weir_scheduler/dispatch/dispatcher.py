@@ -66,7 +66,9 @@ class Dispatcher:
         workers = self._state.fleet.serving(lane.key)
         self._note_liveness(lane, any(worker.live(now_us) for worker in workers), now_us)
         lane.begin_pass()
-        if lane.head(now_us) is None and not self._waiting.awaiting_sessions(lane.key):
+        # Before the look at the heads: a claim must end although nothing waits any more.
+        claimant = self._preempter.claimant(lane)
+        if claimant is None and not self._may_go(lane, now_us):
             return None
         selection = self._selection(lane, now_us)
         only: RequestClass | None = None
@@ -91,6 +93,10 @@ class Dispatcher:
             else:
                 self._set_aside(entry, placement)
         return None
+
+    def _may_go(self, lane: Lane, now_us: int) -> bool:
+        """Whether anything waits in a lane that may run."""
+        return lane.head(now_us) is not None or bool(self._waiting.awaiting_sessions(lane.key))
 
     def _selection(self, lane: Lane, now_us: int) -> Selection:
         fleet = self._state.fleet
@@ -130,6 +136,7 @@ class Dispatcher:
             mean_recent=self._state.fleet.index(lane.key, now_us).mean_recent,
             work_weight=self._state.fleet.work_weight(now_us),
             rules=lane.pool.placement,
+            may_wait=not self._preempter.keeps_for(lane, entry.request_id),
         )
 
     def _set_aside(self, entry: QueueEntry, placement: TooLarge | AwaitsSession | Stranded) -> None:
@@ -147,8 +154,11 @@ class Dispatcher:
         return record
 
     def _gathers(self, lane: Lane, entry: QueueEntry, view: WorkerView, now_us: int) -> bool:
-        """Whether an idle worker's first batch is still gathering."""
-        if not view.idle:
+        """Whether an idle worker's first batch is still gathering.
+
+        Not for whom a place was taken back: the head of the pass would stay the same for ever.
+        """
+        if not view.idle or self._preempter.keeps_for(lane, entry.request_id):
             return False
         closes_us = lane.window_closes_us(
             entry, view.rules, view.max_requests, static=view.info.static_batching

@@ -75,15 +75,20 @@ class Preempter:
         if claim is None:
             return None
         record = self._state.requests.get(claim.request_id)
-        waits = record is not None and record.phase is Phase.WAITING
         victim = self._state.attempts.get(claim.victim)
         goes_on = victim is not None and victim.started
-        if record is None or not waits or goes_on or self._state.now_us() >= claim.deadline_us:
+        over = goes_on or self._state.now_us() >= claim.deadline_us
+        if record is None or over or not self._may_run(lane, record):
             self._end_claim(lane.key)
             if goes_on:
                 self._credit(lane.key).give_back()
             return None
         return record.entry
+
+    def keeps_for(self, lane: Lane, request_id: str) -> bool:
+        """Whether a place is taken back for a request: it takes the first one, whichever."""
+        claim = self._claims.get(lane.key)
+        return claim is not None and claim.request_id == request_id
 
     def claimed_elsewhere(self, lane: Lane) -> set[str]:
         """Workers of which other lanes wait for a place."""
@@ -136,6 +141,16 @@ class Preempter:
         record.preemptions += 1
         record.overtaken += 1
         self.counts.given += 1
+
+    def forget(self) -> None:
+        """Every claim and credit is of a term that is over."""
+        self._claims.clear()
+        self._credits.clear()
+
+    def _may_run(self, lane: Lane, record: RequestRecord) -> bool:
+        """It waits still, and its tenant has not come to its cap meanwhile."""
+        waits = record.phase is Phase.WAITING and record.lane_key == lane.key
+        return waits and not lane.is_blocked(record.entry.tenant_id)
 
     def _may_claim(
         self, lane: Lane, urgent: QueueEntry, head: QueueEntry, rules: PreemptionRules
@@ -210,8 +225,10 @@ class Preempter:
         self._state.outbox.preempt(record.gateway, victim.key, cause)
 
     def _end_claim(self, key: LaneKey) -> None:
+        """Other lanes may have the worker again."""
         del self._claims[key]
         self._state.timers.cancel(TimerKind.CLAIM_ENDS, key)
+        self._state.wake_model(key.model)
 
     def _credit(self, key: LaneKey) -> OvertakeCredit:
         credit = self._credits.get(key)

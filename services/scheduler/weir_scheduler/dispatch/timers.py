@@ -53,6 +53,10 @@ class Timers:
         """Removes a timer, if it is set."""
         self._heap.discard(Timer(kind, id_))
 
+    def clear(self) -> None:
+        """Nothing is due any more."""
+        self._heap = KeyedHeap()
+
     def next_us(self) -> int | None:
         """When the earliest is due; None when none is set."""
         at_us: int | None = self._heap.peek_key()

@@ -18,6 +18,7 @@ class PlacementContext:
         mean_recent: mean of `WorkerView.recent` over the lane's workers that take work.
         work_weight: what one token of work weighs now, in the units of `recent`.
         rules: parameters of the pool.
+        may_wait: for the full worker of its session, while others have room.
     """
 
     now_us: int = 0
@@ -25,6 +26,7 @@ class PlacementContext:
     mean_recent: float = 0.0
     work_weight: float = 1.0
     rules: PlacementRules = _DEFAULTS
+    may_wait: bool = True
 
     @property
     def affinity_bound(self) -> float:

@@ -103,7 +103,7 @@ class Placer:
         context: PlacementContext,
     ) -> Candidate | None:
         """The worker of the session, if it is full and may still be waited for."""
-        home = context.session_worker
+        home = context.session_worker if context.may_wait else None
         if home is None or context.now_us >= entry.enqueued_us + context.rules.session_wait_us:
             return None
         for view, why in zip(allowed, reasons, strict=True):
