@@ -46,6 +46,21 @@ def test_under_full_shed_retries_add_a_tenth_and_no_storm() -> None:
     assert states == {WorkerState.READY}
 
 
+@pytest.mark.parametrize("retries_per_s", [0, 1_000])
+def test_a_grant_that_comes_too_late_is_no_refusal_of_its_client(retries_per_s: int) -> None:
+    placement = PlacementRules(retries_per_s=retries_per_s, retry_ratio_millis=0)
+    bench = Bench(FixedRules(placement=placement))
+    bench.worker()
+    bench.enqueue("a")
+    bench.clock.advance_us(SECOND)
+    for dispatch in bench.out.dispatches:
+        bench.fail(dispatch, Reason.GRANT_INVALID, worker_fault=False)
+        bench.report(finished=[AttemptEnd(dispatch.key, AttemptUsage())])
+    [(_, cause)] = bench.out.rejections
+    assert cause.reason is Reason.WORKER_LOST
+    assert "GRANT_INVALID" in cause.message
+
+
 def test_without_the_budget_each_would_be_dispatched_three_times() -> None:
     """Negative control."""
     bench = shed_everything(

@@ -18,6 +18,8 @@ _WANT_OF_ROOM = frozenset(
     }
 )
 
+_NEVER_ARRIVED = frozenset({Reason.GRANT_INVALID, Reason.STALE_ATTEMPT})
+
 
 def is_want_of_room(cause: WeirError) -> bool:
     """Whether a request was refused because there was no room for it in time.
@@ -108,13 +110,13 @@ def no_worker(entry: QueueEntry, waited_us: int, last: WeirError | None) -> Weir
     )
     if last is None:
         return WeirError(Reason.NO_WORKER, message, retry_after_s=5.0)
-    return WeirError(last.reason, f"{last.message}; then {message}", retry_after_s=5.0)
+    return WeirError(_told(last.reason), f"{last.message}; then {message}", retry_after_s=5.0)
 
 
 def attempts_used_up(attempts: int, last: WeirError) -> WeirError:
     """Every attempt that it may have failed; the last reason stands for all."""
     return WeirError(
-        last.reason,
+        _told(last.reason),
         f"attempt {attempts} of at most {attempts} failed: {last.message}",
         retry_after_s=last.retry_after_s,
     )
@@ -123,11 +125,16 @@ def attempts_used_up(attempts: int, last: WeirError) -> WeirError:
 def retries_used_up(cause: WeirError) -> WeirError:
     """It was refused, and so were so many others that it is not tried again."""
     return WeirError(
-        cause.reason,
+        _told(cause.reason),
         f"{cause.message}; so many requests of the model were refused lately that none of them "
         "is tried again (retry_ratio, retries_per_s of the pool's placement)",
         retry_after_s=cause.retry_after_s or 1.0,
     )
+
+
+def _told(reason: Reason) -> Reason:
+    """What the client is told: a grant that came too late is no fault of its own."""
+    return Reason.WORKER_LOST if reason in _NEVER_ARRIVED else reason
 
 
 def shutting_down() -> WeirError:
