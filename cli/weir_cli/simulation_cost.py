@@ -12,6 +12,7 @@ from weir_sim.cost.splitwise import read_splitwise
 
 MACHINES: Mapping[str, CostModel] = {"a10g": A10G, "cpu": CPU_2_CORES, "h100": H100}
 _LINEAR = "linear:"
+_LONGEST_MS = 3_600_000
 _PARTS = ("a step", "a prompt token", "a position it reads", "a decode", "a position it reads")
 
 
@@ -41,10 +42,11 @@ def _linear(text: str) -> LinearCost:
         parts = [float(part) / 1000 for part in text.removeprefix(_LINEAR).split(",")]
     except ValueError:
         parts = []
-    if len(parts) != len(_PARTS) or min(parts) < 0 or not parts[0] > 0:
+    in_bounds = all(0 <= part <= _LONGEST_MS / 1000 for part in parts)
+    if len(parts) != len(_PARTS) or not in_bounds or not parts[0] > 0:
         raise CommandError(
-            f"--cost-model is {text!r}; {_LINEAR} takes five numbers of milliseconds, 0 or more "
-            f"and the first above 0: {', '.join(_PARTS)}"
+            f"--cost-model is {text!r}; {_LINEAR} takes five numbers of milliseconds, 0 to "
+            f"{_LONGEST_MS}, the first above 0: {', '.join(_PARTS)}"
         )
     return LinearCost(*parts)
 

@@ -209,3 +209,36 @@ def test_the_published_files_are_read_whole(file: str, rows: int) -> None:
         pytest.skip("TRACES names no folder of published traces")
     path = Path(folder) / file
     assert len(workload_of_file(path, WorkloadOptions()).requests) == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (["2023-11-16 18:17:05.0,1,1", "2023-11-16 18:17:01.0,1,1"], "line 3: TIMESTAMP"),
+        (["0001-01-01 00:00:00.0,1,1", "9999-01-01 00:00:00.0,1,1"], "line 3: TIMESTAMP"),
+        (["x" * 200_000], "line 2: not CSV"),
+    ],
+)
+def test_rows_before_the_first_or_centuries_after_it_are_named(
+    tmp_path: Path, rows: list[str], fault: str
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows, ""]))
+    with pytest.raises(TraceError, match=fault):
+        workload_of_file(path, WorkloadOptions())
+
+
+def test_moments_with_and_without_a_zone_may_be_mixed(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    moments = ["2024-05-10 00:00:00.5", "2024-05-10 00:00:02+00:00"]
+    rows = [f"{moment},1,1" for moment in moments]
+    path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows, ""]))
+    requests = workload_of_file(path, WorkloadOptions()).requests
+    assert [request.arrival_s for request in requests] == [0, 1.5]
+
+
+def test_a_line_of_brackets_is_no_json_object(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(_head("mooncake") + "\n" + "[" * 100_000 + "\n")
+    with pytest.raises(TraceError, match="line 2: not a JSON object"):
+        workload_of_file(path, WorkloadOptions())

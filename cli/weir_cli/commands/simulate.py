@@ -66,7 +66,7 @@ def simulate(
     max_batch_size: Annotated[int, typer.Option(help="Requests at once a worker.", min=1)] = 256,
     max_step_tokens: Annotated[int, typer.Option(help="Tokens of a step.", min=1)] = 2_048,
     report_delay: Annotated[
-        float, typer.Option(help="Seconds by which workers' reports are late.", min=0)
+        float, typer.Option(help="Seconds by which workers' reports are late.", min=0, max=3600)
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of everything drawn.", min=0)] = 0,
     plot: Annotated[Plot | None, typer.Option(help="Draw plots into --out.")] = None,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from weir_sim.traces.lines import CsvRow, csv_rows
+from weir_sim.traces.lines import CsvRow, csv_rows, since_first
 from weir_sim.traces.trace_error import bad_field
 from weir_sim.traces.trace_format import CsvFormat, ReadSpan, within
 from weir_sim.traces.trace_row import TraceRow
@@ -25,7 +25,8 @@ class Azure(CsvFormat):
         for row in csv_rows(path, self.columns):
             moment = _moment(row)
             begin = begin or moment
-            arrival_s = (moment - begin).total_seconds()
+            passed_s = (moment - begin).total_seconds()
+            arrival_s = since_first(row, "TIMESTAMP", passed_s)
             if within(arrival_s, span):
                 yield TraceRow(
                     prompt_tokens=row.whole("ContextTokens"),
@@ -39,7 +40,9 @@ def _moment(row: CsvRow) -> datetime:
     whole, _, fraction = text.partition(".")
     try:
         # Seven digits of a second; Python takes six.
-        return datetime.fromisoformat(f"{whole}.{(fraction + '000000')[:6]}")
+        moment = datetime.fromisoformat(f"{whole}.{(fraction + '000000')[:6]}")
+        # Some rows with a zone and some without cannot be compared.
+        return moment.replace(tzinfo=None)
     except ValueError:
         raise bad_field(
             row.path, row.line, "TIMESTAMP", text, "a moment such as 2023-11-16 18:17:03.979"

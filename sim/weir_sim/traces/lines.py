@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from weir_sim.traces.trace_error import TraceError, bad_field
 
@@ -78,6 +78,14 @@ class CsvRow:
         return number
 
 
+def since_first(row: CsvRow, field: str, passed_s: float) -> float:
+    """Seconds since the first row. Raises TraceError when that is not the begin, or far away."""
+    if not 0 <= passed_s <= MAX_SECONDS:
+        bound = f"from 0 to {MAX_SECONDS:.0f} s after that of the first row"
+        raise bad_field(row.path, row.line, field, row.text(field), bound)
+    return passed_s
+
+
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[CsvRow]:
     """The lines of a CSV file with these columns (more are allowed), one at a time.
 
@@ -90,9 +98,21 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[CsvRow]:
         missing = [column for column in columns if column not in head]
         if missing:
             raise TraceError(f"{path}, line 1: columns are {head}; {missing} must be among them")
-        for fields in reader:
+        for fields in _fields(path, reader):
             if len(fields) != len(head):
                 raise bad_field(
                     path, reader.line_num, "the number of fields", len(fields), f"{len(head)}"
                 )
             yield CsvRow(path, reader.line_num, dict(zip(head, fields, strict=True)))
+
+
+def _fields(path: Path, reader: Any) -> Iterator[list[str]]:
+    """What the reader reads; what it cannot is a TraceError."""
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise TraceError(f"{path}, line {reader.line_num}: not CSV: {error}") from None
+        yield fields

@@ -29,7 +29,7 @@ class Mooncake:
         """By the fields of its first object."""
         try:
             value = json.loads(first_line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return isinstance(value, dict) and set(_FIELDS) <= value.keys()
 
@@ -46,7 +46,7 @@ class Mooncake:
 def _row(path: Path, line: int, text: str, granularity: int) -> TraceRow:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}, line {line}: not a JSON object: {error}") from None
     if not isinstance(value, dict):
         raise TraceError(f"{path}, line {line}: not a JSON object: {text.strip()[:40]!r}")

@@ -7,7 +7,7 @@ Source: https://github.com/casys-kaist/LLMServingSim (MIT). Its generator kept o
 from collections.abc import Iterator
 from pathlib import Path
 
-from weir_sim.traces.lines import MAX_SECONDS, csv_rows
+from weir_sim.traces.lines import MAX_SECONDS, csv_rows, since_first
 from weir_sim.traces.trace_format import CsvFormat, ReadSpan, within
 from weir_sim.traces.trace_row import TraceRow
 
@@ -24,9 +24,10 @@ class ShareGpt(CsvFormat):
         for row in csv_rows(path, self.columns):
             moment = row.number("arrival_ns", most=MAX_SECONDS * 1e9) / 1e9
             begin = moment if begin is None else begin
-            if within(moment - begin, span):
+            arrival_s = since_first(row, "arrival_ns", moment - begin)
+            if within(arrival_s, span):
                 yield TraceRow(
                     prompt_tokens=row.whole("input_tokens"),
                     output_tokens=row.whole("output_tokens"),
-                    arrival_s=moment - begin,
+                    arrival_s=arrival_s,
                 )
