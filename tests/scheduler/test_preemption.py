@@ -372,3 +372,22 @@ def test_nothing_of_a_claim_outlives_the_term() -> None:
     bench.enqueue("versioned", version="v1")
     assert bench.dispatched_ids() == ["low", "versioned"]
     bench.advance(2 * SECOND)
+
+
+def test_a_request_that_only_the_claimed_worker_can_run_waits_for_it() -> None:
+    """It is kept from that worker for a moment; it is not too large."""
+    bench = bench_of()
+    bench.worker("w1", model_version="v1")
+    bench.worker("w2", model_version="v1", total_kv_blocks=2)
+    bench.enqueue("low", prompt_tokens=400)
+    bench.enqueue("high", priority=50, prompt_tokens=400)
+    low = bench.out.dispatches[0]
+    assert (low.worker.worker_id, bench.out.preempts) == ("w1", [low.key])
+    bench.enqueue("large", version="v1", prompt_tokens=400)
+    assert bench.out.rejections == []
+    give(bench, low)
+    gone(bench, low)
+    bench.end(bench.out.dispatches[1])
+    assert bench.dispatched_ids()[:2] == ["low", "high"]
+    bench.end(bench.out.dispatches[2])
+    assert set(bench.dispatched_ids()[2:]) == {"low", "large"}

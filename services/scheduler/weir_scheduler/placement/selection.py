@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from weir_scheduler.placement.context import PlacementContext
-from weir_scheduler.placement.placement import AwaitsSession, Blocked, Placed, Placement
+from weir_scheduler.placement.placement import (
+    AwaitsSession,
+    Blocked,
+    Placed,
+    Placement,
+    Stranded,
+    TooLarge,
+)
 from weir_scheduler.placement.placer import Placer
 from weir_scheduler.placement.shortlist import SMALL, no_room_at_once, shortlist
 from weir_scheduler.queues.entry import QueueEntry
@@ -36,7 +43,7 @@ class Selection:
     def place(self, entry: QueueEntry, context: PlacementContext) -> Placement:
         """Places a request; see `Placer.place`."""
         if self._without:
-            return self._placer.place(entry, self.views(), context)
+            return self._place_without(entry, context)
         at_once = no_room_at_once(entry, self._index)
         if at_once is not None:
             return Blocked(at_once)
@@ -50,6 +57,15 @@ class Selection:
         if isinstance(placement, Placed | AwaitsSession):
             return placement
         return self._look_at_all(entry, context)
+
+    def _place_without(self, entry: QueueEntry, context: PlacementContext) -> Placement:
+        """One who needs a worker that is kept out waits for it: it is there."""
+        placement = self._placer.place(entry, self.views(), context)
+        if not isinstance(placement, TooLarge | Stranded):
+            return placement
+        of_all = self._placer.place(entry, list(self._index.views.values()), context)
+        unable = isinstance(of_all, TooLarge | Stranded | Blocked)
+        return of_all if unable else Blocked(WaitReason.WORKER_FULL)
 
     def views(self) -> list[WorkerView]:
         """Every worker that is offered."""
