@@ -10,6 +10,7 @@ from weir_core.clock import ManualClock
 from weir_core.errors import Reason, WeirError
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.bounds import Bounds
+from weir_scheduler.dispatch.faults import OnFault, raise_fault
 from weir_scheduler.dispatch.new_request import NewRequest, Subject
 from weir_scheduler.dispatch.outbox import Dispatch
 from weir_scheduler.dispatch.request_record import RequestRecord
@@ -211,7 +212,9 @@ class RecordingObserver:
 class Bench:
     """A scheduler with everything around it under the test's control."""
 
-    def __init__(self, rules: FixedRules | None = None, **bounds: int) -> None:
+    def __init__(
+        self, rules: FixedRules | None = None, *, on_fault: OnFault = raise_fault, **bounds: int
+    ) -> None:
         self.clock = ManualClock()
         self.rules = rules or FixedRules()
         self.out = RecordingOutbox()
@@ -223,6 +226,7 @@ class Bench:
             bounds=Bounds(**bounds),
             observers=[self.seen],
             placer=Placer(rng=random.Random(7)),
+            on_fault=on_fault,
         )
         self.running: dict[str, dict[AttemptKey, AttemptProgress]] = {}
         self.blocks: dict[str, int] = {}

@@ -30,7 +30,7 @@ from weir_scheduler.server.keda.servicer import SERVICE as KEDA_SERVICE
 from weir_scheduler.server.keda.servicer import KedaServicer
 from weir_scheduler.server.leader_metrics import watch_leadership
 from weir_scheduler.server.pool_metrics import PoolCollector
-from weir_scheduler.server.pump import Pump
+from weir_scheduler.server.pump import Pump, log_fault
 from weir_scheduler.server.queue_metrics import QueueMetrics, SchedulerCollector
 from weir_scheduler.server.queue_spans import QueueSpans
 from weir_scheduler.server.roll_keeper import RollKeeper
@@ -191,6 +191,7 @@ class SchedulerApp:
                 QueueMetrics(telemetry.registry, self._clock),
                 QueueSpans(telemetry.tracing),
             ],
+            on_fault=log_fault,
         )
 
     def _build_scaling(self) -> ScalingLoop:

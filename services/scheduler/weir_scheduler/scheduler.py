@@ -10,6 +10,7 @@ from weir_scheduler.dispatch.announcer import Announcer
 from weir_scheduler.dispatch.bounds import Bounds
 from weir_scheduler.dispatch.dispatcher import Dispatcher
 from weir_scheduler.dispatch.due import DueHandlers
+from weir_scheduler.dispatch.faults import Faults, OnFault, raise_fault
 from weir_scheduler.dispatch.fleet_events import FleetEvents
 from weir_scheduler.dispatch.gateway_events import GatewayEvents
 from weir_scheduler.dispatch.intake import Intake
@@ -56,6 +57,8 @@ class Scheduler:
         observers: metrics, traces.
         placer: placement policy.
         predictor: of the length of answers.
+        on_fault: told of exceptions that nobody foresaw, each of which costs one request or
+            one look alone; by default they go on to the caller.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Scheduler:
         observers: Iterable[Observer] = (),
         placer: Placer | None = None,
         predictor: OutputPredictor | None = None,
+        on_fault: OnFault = raise_fault,
     ) -> None:
         load = QueueLoad()
         self._state = SchedulerState(
@@ -84,12 +88,13 @@ class Scheduler:
         self._releases = Releases(self._state, self._waiting)
         self._intake = Intake(self._state, self._waiting)
         self._preempter = Preempter(self._state)
+        faults = Faults(self._state, self._waiting, self._releases, on_fault)
         self._gateways = GatewayEvents(self._state, self._releases, self._preempter)
         self._fleet = FleetEvents(self._state, self._waiting, self._releases)
         self._view = QueueView(self._state, self._waiting)
         announcer = Announcer(self._state, self._waiting, self._view)
         self._dispatcher = Dispatcher(
-            self._state, self._waiting, self._releases, self._preempter, placer or Placer()
+            self._state, self._waiting, self._releases, self._preempter, placer or Placer(), faults
         )
         self._adoption = Adoption(self._state, self._intake, self._waiting, self._releases)
         self._absences = Absences(self._state, self._releases)
@@ -110,6 +115,7 @@ class Scheduler:
             announcer,
             self._adoption,
             self._absences,
+            faults,
         )
 
     def enqueue(self, gateway: str, request: NewRequest) -> None:

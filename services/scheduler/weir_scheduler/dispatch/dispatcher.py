@@ -1,7 +1,9 @@
 """Moves requests from the queues to workers."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from weir_scheduler.dispatch.faults import Faults
 from weir_scheduler.dispatch.preempter import Preempter
 from weir_scheduler.dispatch.rejections import too_large
 from weir_scheduler.dispatch.releases import Releases
@@ -29,6 +31,16 @@ from weir_scheduler.workers.lane_index import LaneIndex
 from weir_scheduler.workers.worker_view import WorkerView
 
 
+@dataclass(slots=True)
+class _Pass:
+    """One pass over a lane; `only`: the class of the batch that a static worker is filling."""
+
+    lane: Lane
+    now_us: int
+    selection: Selection
+    only: RequestClass | None = None
+
+
 class Dispatcher:
     """Places the heads of the lanes until one does not fit.
 
@@ -43,12 +55,14 @@ class Dispatcher:
         releases: Releases,
         preempter: Preempter,
         placer: Placer,
+        faults: Faults,
     ) -> None:
         self._state = state
         self._waiting = waiting
         self._releases = releases
         self._preempter = preempter
         self._placer = placer
+        self._faults = faults
         self._sessions = SessionMap()
         self._sender = Sender(state, waiting, releases, self._sessions)
 
@@ -56,10 +70,15 @@ class Dispatcher:
         """Works off the lanes in which something may have become possible."""
         while self._state.to_pump:
             for lane in self._state.lanes_in_turn():
-                now_us = self._state.now_us()
-                before = lane.waiting_heads()
-                lane.end_pass(self._fill(lane, now_us), now_us)
-                self._mark_heads(lane, before)
+                try:
+                    self._work_off(lane, self._state.now_us())
+                except Exception as fault:
+                    self._faults.of_lane(lane, fault)
+
+    def _work_off(self, lane: Lane, now_us: int) -> None:
+        before = lane.waiting_heads()
+        lane.end_pass(self._fill(lane, now_us), now_us)
+        self._mark_heads(lane, before)
 
     def _fill(self, lane: Lane, now_us: int) -> tuple[str, WaitReason] | None:
         """Dispatches from a lane; returns the head that must wait, and why."""
@@ -70,28 +89,48 @@ class Dispatcher:
         claimant = self._preempter.claimant(lane)
         if claimant is None and not self._may_go(lane, now_us):
             return None
-        selection = self._selection(lane, now_us)
-        only: RequestClass | None = None
-        while (entry := self._next(lane, now_us, only)) is not None:
-            placement = selection.place(entry, self._context(lane, entry, now_us))
-            if isinstance(placement, Placed):
-                if self._gathers(lane, entry, placement.candidate.view, now_us):
-                    if not lane.pass_over(entry, WaitReason.BATCH_WINDOW):
-                        return entry.request_id, WaitReason.BATCH_WINDOW
-                    continue
-                worker = self._sender.send(lane, entry, placement.candidate, now_us)
-                self._state.served(lane)
-                self._preempter.dispatched(lane, entry.request_id)
-                self._state.fleet.index(lane.key, now_us).refresh(now_us)
-                only = entry.request_class if worker.info.static_batching else None
-            elif isinstance(placement, Blocked):
-                reason = self._preempter.consider(lane, entry, placement.reason)
-                if reason is WaitReason.PREEMPTING or not lane.pass_over(entry, reason):
-                    return entry.request_id, reason
-                if lane.is_owed(entry) and not self._keep_room(entry, selection):
-                    return entry.request_id, reason
-            else:
-                self._set_aside(entry, placement)
+        one = _Pass(lane, now_us, self._selection(lane, now_us))
+        while (entry := self._next(one)) is not None:
+            try:
+                reason = self._try(one, entry)
+            except Exception as fault:
+                self._faults.of_request(entry, fault)
+                if lane.holds(entry):
+                    raise
+                continue
+            if reason is not None:
+                return entry.request_id, reason
+        return None
+
+    def _try(self, one: _Pass, entry: QueueEntry) -> WaitReason | None:
+        """Places a head, or sets it aside; returns why the pass ends with it, if it does."""
+        placement = one.selection.place(entry, self._context(one.lane, entry, one.now_us))
+        if isinstance(placement, Placed):
+            return self._send(one, entry, placement)
+        if isinstance(placement, Blocked):
+            return self._blocked(one, entry, placement.reason)
+        self._set_aside(entry, placement)
+        return None
+
+    def _send(self, one: _Pass, entry: QueueEntry, placed: Placed) -> WaitReason | None:
+        lane, now_us = one.lane, one.now_us
+        if self._gathers(lane, entry, placed.candidate.view, now_us):
+            goes_on = lane.pass_over(entry, WaitReason.BATCH_WINDOW)
+            return None if goes_on else WaitReason.BATCH_WINDOW
+        worker = self._sender.send(lane, entry, placed.candidate, now_us)
+        self._state.served(lane)
+        self._preempter.dispatched(lane, entry.request_id)
+        self._state.fleet.index(lane.key, now_us).refresh(now_us)
+        one.only = entry.request_class if worker.info.static_batching else None
+        return None
+
+    def _blocked(self, one: _Pass, entry: QueueEntry, reason: WaitReason) -> WaitReason | None:
+        lane = one.lane
+        reason = self._preempter.consider(lane, entry, reason)
+        if reason is WaitReason.PREEMPTING or not lane.pass_over(entry, reason):
+            return reason
+        if lane.is_owed(entry) and not self._keep_room(entry, one.selection):
+            return reason
         return None
 
     def _may_go(self, lane: Lane, now_us: int) -> bool:
@@ -124,10 +163,11 @@ class Dispatcher:
             selection.keep_out(nearest.info.worker_id)
         return bool(selection.views())
 
-    def _next(self, lane: Lane, now_us: int, only: RequestClass | None) -> QueueEntry | None:
+    def _next(self, one: _Pass) -> QueueEntry | None:
         """Whoever has claimed a place, else whose turn it is."""
+        lane, now_us = one.lane, one.now_us
         claimant = self._preempter.claimant(lane)
-        return claimant or lane.head(now_us, only) or lane.head(now_us)
+        return claimant or lane.head(now_us, one.only) or lane.head(now_us)
 
     def _context(self, lane: Lane, entry: QueueEntry, now_us: int) -> PlacementContext:
         return PlacementContext(

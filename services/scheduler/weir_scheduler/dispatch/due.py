@@ -8,6 +8,7 @@ from weir_scheduler.dispatch.absences import Absences
 from weir_scheduler.dispatch.admission import retry_after_timeout
 from weir_scheduler.dispatch.adoption import Adoption
 from weir_scheduler.dispatch.announcer import Announcer
+from weir_scheduler.dispatch.faults import Faults
 from weir_scheduler.dispatch.fleet_events import FleetEvents
 from weir_scheduler.dispatch.rejections import deadline_passed, no_worker, queue_timeout
 from weir_scheduler.dispatch.releases import Releases
@@ -31,11 +32,13 @@ class DueHandlers:
         announcer: Announcer,
         adoption: Adoption,
         absences: Absences,
+        faults: Faults,
     ) -> None:
         self._state = state
         self._waiting = waiting
         self._releases = releases
         self._fleet = fleet
+        self._faults = faults
         self._handlers: dict[TimerKind, Callable[[Any], None]] = {
             TimerKind.WAIT_ENDS: self._wait_ends,
             TimerKind.NO_WORKER: self._no_worker,
@@ -58,7 +61,10 @@ class DueHandlers:
         """Runs everything that is due now."""
         now_us = self._state.now_us()
         while (timer := self._state.timers.pop_due(now_us)) is not None:
-            self._handlers[timer.kind](timer.id)
+            try:
+                self._handlers[timer.kind](timer.id)
+            except Exception as fault:
+                self._faults.of_timer(timer, fault)
 
     def _wait_ends(self, request_id: str) -> None:
         record = self._waiting_record(request_id)

@@ -92,6 +92,11 @@ class Lane:
         self._rounds[group_of(entry)].remove(entry)
         self._removed(entry)
 
+    def holds(self, entry: QueueEntry) -> bool:
+        """Whether a request waits in it."""
+        queue = self._rounds[group_of(entry)].queue_of(entry.tenant_id)
+        return queue is not None and entry.request_id in queue
+
     def dispatched(self, entry: QueueEntry, now_us: int) -> None:
         """Takes the head out because it goes to a worker."""
         group = group_of(entry)

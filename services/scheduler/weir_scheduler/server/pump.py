@@ -10,6 +10,11 @@ from weir_scheduler.scheduler import Scheduler
 _log = get_logger(__name__)
 
 
+def log_fault(what: str, fault: Exception) -> None:
+    """The `on_fault` of a scheduler that serves."""
+    _log.error("scheduler_fault", of=what, exc_info=fault)
+
+
 class Pump:
     """Calls `Scheduler.pump` once after every batch of calls, and when something is due.
 
@@ -48,7 +53,7 @@ class Pump:
         try:
             self._scheduler.pump()
         except Exception as error:
-            # One request's fault must not end the service for all; it is tried again.
+            # What one request breaks is caught within, see `dispatch/faults.py`.
             _log.error("pump_failed", exc_info=error)
         self._arm(self.poke)
 
