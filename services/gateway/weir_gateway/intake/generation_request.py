@@ -6,6 +6,7 @@ from weir.common.v1.subject_pb2 import LatencySla, RequestClass
 from weir_gateway.intake.output_format import OutputFormat
 from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.text.chat import Chat
+from weir_gateway.tools.tool_use import ToolUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class GenerationRequest:
         max_new_tokens: None for the default.
         requires_max_new_tokens: the door demands it.
         output_format: what the answer must match; None for anything.
+        tool_use: which tools of the chat may be called; None where calls stay text.
         echo: the answer begins with the prompt.
         priority: as asked for; clamped to the tenant's maximum later.
         names: how errors call the fields.
@@ -50,6 +52,7 @@ class GenerationRequest:
     requires_max_new_tokens: bool = False
     sampling: SamplingRequest = field(default_factory=SamplingRequest)
     output_format: OutputFormat | None = None
+    tool_use: ToolUse | None = None
     echo: bool = False
     stream: bool = False
     conversation_id: str = ""

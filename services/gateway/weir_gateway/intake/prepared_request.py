@@ -9,6 +9,8 @@ from weir_core.token_bytes import TokenBytes
 from weir_gateway.caller.caller import Caller
 from weir_gateway.intake.output_format import OutputFormat
 from weir_gateway.text.model_text import Prompt
+from weir_gateway.tools.call_format import CallFormat
+from weir_gateway.tools.tool_use import ToolUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class PreparedRequest:
         token_bytes: what its tokens stand for.
         choices: answers to make.
         output_format: what each must match; None for anything.
+        tool_use: which tools they may call; None where calls stay text.
+        call_format: how calls are written; set with `tool_use`.
         echo: text that each begins with.
         fallback_versions: may serve it while no live worker serves the subject's, in order.
     """
@@ -47,6 +51,8 @@ class PreparedRequest:
     token_bytes: TokenBytes
     choices: int = 1
     output_format: OutputFormat | None = None
+    tool_use: ToolUse | None = None
+    call_format: CallFormat | None = None
     echo: str = ""
     conversation_id: str = ""
     fallback_versions: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import DeliveryMode, RequestClass, Subject
 from weir.directory.v1.directory_pb2 import Model, ModelVersion, VersionFallback
 from weir_core.directory import DirectoryIndex, Parameters
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.errors.refusal import over_context
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
@@ -28,6 +28,7 @@ from weir_gateway.intake.routing import resolve_model, resolve_versions
 from weir_gateway.intake.version_choice import sticky_key
 from weir_gateway.text.model_text import ModelText, Prompt
 from weir_gateway.text.model_texts import ModelTexts
+from weir_gateway.tools.call_format import CallFormat, enforced
 
 # Tokenising takes some 1 us a character: more than this would hold up every stream.
 _MAX_ON_LOOP = 8_000
@@ -61,6 +62,7 @@ class Preparer:
         wanted = _wanted_tokens(request, caller, parameters)
         text = self._texts.get(model.name, version.folder)
         check_vocabulary(request, text.vocab_size)
+        call_format = _call_format(request, text)
         prompt = await self._prompt(text, caller.tenant_id, request, model.max_context_tokens)
         most = _fitted_tokens(index, caller, request, model, prompt, wanted, parameters)
         if request.sampling.prompt_logprobs is not None:
@@ -70,7 +72,12 @@ class Preparer:
         names = request.names
         check_kv_quota(caller.policy.kv, len(prompt.token_ids), most, names.max_new_tokens)
         prepared = _assembled(caller, request, model, version, parameters, text, prompt, most)
-        return replace(prepared, fallback_versions=self._alike(model, text, others))
+        return replace(
+            prepared,
+            fallback_versions=self._alike(model, text, others),
+            tool_use=request.tool_use,
+            call_format=call_format,
+        )
 
     async def tokenize(self, caller: Caller, request: GenerationRequest) -> tuple[Prompt, int]:
         """The prompt's tokens and the context of the model, without any bound on length.
@@ -109,6 +116,21 @@ def _versions(model: Model, caller: Caller, request: GenerationRequest) -> list[
     session = request.session_id or request.conversation_id
     key = sticky_key(model, caller.tenant_id, session)
     return resolve_versions(model, request.model_version, key)
+
+
+def _call_format(request: GenerationRequest, text: ModelText) -> CallFormat | None:
+    if request.tool_use is None:
+        return None
+    if text.call_format is None:
+        field = request.tool_use.field
+        raise WeirError(
+            Reason.UNSUPPORTED_FIELD,
+            f"{field} is not supported: the chat template of this model asks for calls in no "
+            "format that is known here (Hermes and Qwen, Llama 3, Mistral); leave it out, or "
+            "choose another model",
+            field=field,
+        )
+    return enforced(text.call_format) if request.tool_use.enforced else text.call_format
 
 
 def _make_prompt(

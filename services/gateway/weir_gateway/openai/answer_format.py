@@ -53,7 +53,8 @@ class AnswerFormat:
         self._choices = [Choice(prepared, index, chat=chat) for index in range(prepared.choices)]
         # Of text without log-probabilities only the text itself changes from piece to piece.
         self._templates: list[tuple[bytes, bytes]] = []
-        self._has_templates = not live.delivery.whole and not self._choices[0].tells
+        first = self._choices[0]
+        self._has_templates = not (live.delivery.whole or first.tells or first.calls_tools)
         self._echoes = prepared.sampling.HasField("prompt_logprobs")
 
     def opening(self) -> bytes:
@@ -86,7 +87,7 @@ class AnswerFormat:
         if ending.error is None or ending.cut_by_quota:
             reasons = ending.finish_reasons(len(self._choices))
             for choice, reason in zip(self._choices, reasons, strict=True):
-                events += self._chunk(choice.closing(reason))
+                events += b"".join(self._chunk(chunk) for chunk in choice.closing(reason))
             if self._include_usage:
                 chunk = self._object("chunk") | {"choices": [], "usage": usage_json(ending.usage)}
                 events += b"data: " + orjson.dumps(chunk) + b"\n\n"
@@ -124,6 +125,8 @@ class AnswerFormat:
             told, echo = self._prompt([piece]), self._prepared.echo
             events = [self._chunk(choice.piece(echo, told)) for choice in self._choices]
         choice = self._choices[piece.choice]
+        if choice.calls_tools:
+            return [self._chunk(delta) for delta in choice.deltas(piece.text)]
         tokens = choice.tokens_of(piece)
         if piece.text or tokens:
             events.append(self._chunk(choice.piece(piece.text, tokens)))

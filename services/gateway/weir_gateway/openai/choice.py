@@ -7,6 +7,7 @@ from weir.common.v1.sampling_pb2 import FinishReason
 from weir_gateway.flow.delivery import Piece
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.openai.logprobs import chat_logprobs, text_logprobs
+from weir_gateway.openai.tool_deltas import ToolDeltas
 from weir_gateway.text.token_trail import TokenTrail, ToldToken
 
 _FINISH = {
@@ -32,6 +33,7 @@ class Choice:
         self._index = index
         self._chat = chat
         self._token_bytes = prepared.token_bytes
+        self._tools = ToolDeltas(prepared) if prepared.tool_use is not None else None
         self._trail: TokenTrail | None = None
         if prepared.sampling.HasField("logprobs"):
             self._trail = TokenTrail(
@@ -48,7 +50,18 @@ class Choice:
 
     def opening(self) -> dict[str, Any]:
         """Begins a stream of a chat."""
-        return self._choice({"delta": {"role": "assistant", "content": ""}}, None, None)
+        content = "" if self._tools is None else None
+        return self._choice({"delta": {"role": "assistant", "content": content}}, None, None)
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether its text may hold calls of tools."""
+        return self._tools is not None
+
+    def deltas(self, text: str) -> list[dict[str, Any]]:
+        """New text in the stream of an answer that may call tools."""
+        assert self._tools is not None
+        return [self._choice({"delta": delta}, None, None) for delta in self._tools.feed(text)]
 
     def piece(self, text: str, tokens: Sequence[ToldToken] | None = None) -> dict[str, Any]:
         """New text in a stream."""
@@ -61,24 +74,35 @@ class Choice:
             return []
         return self._trail.add(piece.token_ids, piece.logprobs, piece.text)
 
-    def closing(self, reason: "FinishReason.ValueType") -> dict[str, Any]:
+    def closing(self, reason: "FinishReason.ValueType") -> list[dict[str, Any]]:
         """Ends a stream."""
+        held = self._tools.finish() if self._tools else []
+        chunks = [self._choice({"delta": delta}, None, None) for delta in held]
+        return [*chunks, self._last(reason)]
+
+    def _last(self, reason: "FinishReason.ValueType") -> dict[str, Any]:
         content: dict[str, Any] = {"delta": {}} if self._chat else {"text": ""}
         rest = self._trail.finish() if self._trail else []
-        return self._choice(content, rest or None, finish_word(reason))
+        return self._choice(content, rest or None, self._finish_word(reason))
 
     def whole(
         self, text: str, tokens: list[ToldToken], reason: "FinishReason.ValueType"
     ) -> dict[str, Any]:
         """All of it; `tokens` are those that its pieces gave."""
-        if self._chat:
-            content: dict[str, Any] = {
-                "message": {"role": "assistant", "content": text, "refusal": None}
-            }
+        content: dict[str, Any]
+        if self._tools is not None:
+            content = {"message": self._tools.message(text)}
+        elif self._chat:
+            content = {"message": {"role": "assistant", "content": text, "refusal": None}}
         else:
             content = {"text": text}
         told = tokens + self._trail.finish() if self._trail else None
-        return self._choice(content, told, finish_word(reason))
+        return self._choice(content, told, self._finish_word(reason))
+
+    def _finish_word(self, reason: "FinishReason.ValueType") -> str:
+        if self._tools is not None and self._tools.called(reason):
+            return "tool_calls"
+        return finish_word(reason)
 
     def _choice(
         self, content: dict[str, Any], tokens: Sequence[ToldToken] | None, finish: str | None

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from weir_core.errors import InvalidField
 from weir_gateway.intake.checks import check_message_count
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
+from weir_gateway.openai.tool_fields import checked_name
 from weir_gateway.text.chat import Chat, ChatMessage
 
 
@@ -32,7 +35,8 @@ def _message(at: int, value: Any) -> ChatMessage:
     role = fields.raw("role")
     if not isinstance(role, str):
         raise fields.invalid("role", role, "a string")
-    tool_calls = tuple(_tool_call(fields, entry) for entry in fields.array("tool_calls"))
+    calls = fields.array("tool_calls")
+    tool_calls = tuple(_tool_call(f"{path}.tool_calls[{n}]", c) for n, c in enumerate(calls))
     message = ChatMessage(
         role=role,
         content=_content(fields, required=not tool_calls),
@@ -76,7 +80,35 @@ def _part(fields: Fields, at: int, value: Any) -> str:
     return text
 
 
-def _tool_call(fields: Fields, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not isinstance(value.get("function"), dict):
-        raise fields.invalid("tool_calls", Shape(value), "an array of objects with a function")
+def _tool_call(path: str, value: Any) -> Mapping[str, Any]:
+    """A call as templates read it: its arguments are an object there, not text."""
+    if not isinstance(value, dict):
+        raise InvalidField(path, Shape(value), "an object")
+    fields = Fields(value, f"{path}.")
+    if fields.raw("type") not in (None, "function"):
+        raise fields.unsupported("type", "only calls of functions can be read")
+    function = fields.nested("function")
+    if function is None:
+        raise fields.invalid("function", None, "an object with name and arguments")
+    call_id = fields.text("id")
+    fields.raw("index")
+    fields.refuse_unknown()
+    name = checked_name(function, "name")
+    arguments = _arguments(function)
+    function.refuse_unknown()
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def _arguments(function: Fields) -> dict[str, Any]:
+    text = function.text("arguments")
+    try:
+        value = orjson.loads(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise function.invalid("arguments", Shape(text), "the text of a JSON object")
     return value

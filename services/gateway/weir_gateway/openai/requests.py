@@ -5,18 +5,21 @@ or refused by name; fields that do not exist are refused too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weir.common.v1.subject_pb2 import LatencySla, RequestClass
 from weir_core.errors import InvalidField
 from weir_gateway.intake.checks import check_token_count
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
+from weir_gateway.intake.output_format import OutputFormat
+from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.messages import to_chat
 from weir_gateway.openai.response_format import to_output_format
 from weir_gateway.openai.sampling_fields import is_id, to_sampling
+from weir_gateway.openai.tool_fields import ToolFields, to_tools
 
 _HARMLESS = frozenset(
     {
@@ -26,8 +29,6 @@ _HARMLESS = frozenset(
         "prompt_cache_key",
         "prompt_cache_retention",
         "service_tier",
-        "parallel_tool_calls",
-        "tool_choice",
         "function_call",
         "prediction",
     }
@@ -61,8 +62,8 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "lora_request": (),
 }
 _WHY = {
-    "tools": "tool calls are not built yet",
-    "functions": "tool calls are not built yet",
+    "tools": "it goes with chat completions",
+    "functions": "send tools, its newer name",
     **dict.fromkeys(("adapter_id", "lora_path", "lora_request"), "LoRA adapters are not built"),
 }
 
@@ -86,18 +87,27 @@ def completion_request(body: dict[str, Any]) -> OpenAiRequest:
 
 
 def _request(
-    body: dict[str, Any], read_input: Callable[[Fields], dict[str, Any]], *, chat: bool
+    body: dict[str, Any],
+    read_input: Callable[[Fields, ToolFields], dict[str, Any]],
+    *,
+    chat: bool,
 ) -> OpenAiRequest:
     fields = Fields(body)
     max_field, max_tokens = _max_tokens(fields)
     stream = fields.boolean("stream")
+    tools = to_tools(fields) if chat else ToolFields()
+    sampling, output_format = to_sampling(fields, chat=chat), to_output_format(fields)
+    if tools.use is not None:
+        _check_beside_tools(fields, sampling, output_format)
+        output_format = tools.output_format
     request = GenerationRequest(
-        **read_input(fields),
+        **read_input(fields, tools),
+        tool_use=tools.use,
         model=_model(fields),
         model_version=fields.text("model_version"),
         max_new_tokens=max_tokens,
-        sampling=to_sampling(fields, chat=chat),
-        output_format=to_output_format(fields),
+        sampling=sampling,
+        output_format=output_format,
         echo=not chat and fields.boolean("echo"),
         stream=stream,
         conversation_id=fields.text("conversation_id"),
@@ -119,11 +129,11 @@ def _model(fields: Fields) -> str:
     return model
 
 
-def _chat_input(fields: Fields) -> dict[str, Any]:
-    return {"chat": to_chat(fields)}
+def _chat_input(fields: Fields, tools: ToolFields) -> dict[str, Any]:
+    return {"chat": replace(to_chat(fields), tools=tools.tools)}
 
 
-def _prompt_input(fields: Fields) -> dict[str, Any]:
+def _prompt_input(fields: Fields, _: ToolFields) -> dict[str, Any]:
     value = fields.raw("prompt")
     shared = fields.integer("shared_prefix_characters") or 0
     if isinstance(value, list) and len(value) == 1 and not is_id(value[0]):
@@ -137,6 +147,16 @@ def _prompt_input(fields: Fields) -> dict[str, Any]:
     if isinstance(value, list) and len(value) > 1:
         raise fields.unsupported("prompt", "one prompt a request; send several requests")
     raise InvalidField("prompt", Shape(value), "a string, or an array of token ids, not empty")
+
+
+def _check_beside_tools(
+    fields: Fields, sampling: SamplingRequest, output_format: OutputFormat | None
+) -> None:
+    if output_format is not None:
+        why = "an answer that is bound to it can call none of the tools; leave one of them out"
+        raise fields.unsupported(output_format.field, why)
+    if sampling.logprobs is not None:
+        raise fields.unsupported("logprobs", "with tools it is not: calls have no place for it")
 
 
 def _max_tokens(fields: Fields) -> tuple[str, int | None]:

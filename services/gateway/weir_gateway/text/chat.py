@@ -39,8 +39,10 @@ class Chat:
 
     @property
     def size(self) -> int:
-        """Characters of all contents, for choosing where to do the work."""
-        return sum(len(message.content) for message in self.messages)
+        """Characters of all contents, calls and tools, for choosing where to do the work."""
+        size = sum(len(message.content) for message in self.messages)
+        calls = [call for message in self.messages for call in message.tool_calls]
+        return size + len(repr((calls, self.tools))) if calls or self.tools else size
 
     def head(self) -> "Chat":
         """The leading system messages and the tools: what a tenant's requests share."""

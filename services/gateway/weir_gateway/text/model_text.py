@@ -12,6 +12,7 @@ from weir_core.token_bytes import TokenBytes
 from weir_gateway.text.chat import Chat
 from weir_gateway.text.chat_template import ChatTemplate
 from weir_gateway.text.shared_prefix import SharedPrefixes
+from weir_gateway.tools.call_format import format_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class ModelText:
         self.fingerprint = fingerprint
         self.vocab_size = vocab_size
         self.token_bytes = TokenBytes(tokenizer)
+        added = tokenizer.get_added_tokens_decoder().values()
+        self.call_format = format_of(template_source, {t.content for t in added if t.special})
+        """How the model writes calls of tools; None when it is not known to."""
 
     @classmethod
     def load(cls, folder: ModelFolder, clock: Clock) -> "ModelText":
