@@ -59,6 +59,41 @@ def test_what_runs_keeps_its_place_and_gives_it_once(first: str) -> None:
     assert at_rest(bench)
 
 
+@pytest.mark.parametrize("first", ["worker", "gateway"])
+def test_what_runs_counts_in_the_bounds_of_its_worker(first: str) -> None:
+    """Its cost and its answers: the worker itself tells only what was used so far."""
+    bench = Bench(FixedRules(workers=WorkerRules(4, 100, 512, 4)))
+    if first == "worker":
+        runs_at(bench)
+    adopt(bench, prompt_tokens=10, max_new_tokens=100, choices=2)
+    if first == "gateway":
+        runs_at(bench)
+    bench.report()
+    bench.enqueue("costly", prompt_tokens=45)
+    assert bench.dispatched_ids() == []
+    bench.scheduler.withdraw(GATEWAY, "costly")
+    bench.enqueue("wide", choices=3)
+    assert bench.dispatched_ids() == []
+    ended(bench)
+    assert bench.dispatched_ids() == ["wide"]
+
+
+@pytest.mark.parametrize("first", ["worker", "gateway"])
+def test_a_long_prompt_that_runs_counts_as_long(first: str) -> None:
+    workers = WorkerRules(8, 65_536, 512, 8, max_running_long=1)
+    bench = Bench(FixedRules(workers=workers, long_context_threshold=50))
+    if first == "worker":
+        runs_at(bench)
+    adopt(bench, prompt_tokens=60)
+    if first == "gateway":
+        runs_at(bench)
+    bench.enqueue("long", prompt_tokens=60)
+    bench.enqueue("short")
+    assert bench.dispatched_ids() == ["short"]
+    ended(bench)
+    assert bench.dispatched_ids() == ["short", "long"]
+
+
 def test_what_runs_counts_in_its_tenants_cap() -> None:
     rules = FixedRules(tenants={"t": TenantRules(1, 1, 0)})
     bench = Bench(rules)

@@ -1,6 +1,7 @@
 """Attempts that another scheduler dispatched, and that run."""
 
 from weir_scheduler.dispatch.attempt import Attempt
+from weir_scheduler.dispatch.holdings import holding_of
 from weir_scheduler.dispatch.intake import Intake
 from weir_scheduler.dispatch.new_request import NewRequest
 from weir_scheduler.dispatch.rejections import worker_lost
@@ -9,9 +10,7 @@ from weir_scheduler.dispatch.request_record import Phase, RequestRecord
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
-from weir_scheduler.placement.fit import start_blocks
 from weir_scheduler.workers.attempt_key import AttemptKey
-from weir_scheduler.workers.holding import Holding
 
 
 class Adoption:
@@ -82,6 +81,8 @@ class Adoption:
             tenant_id=entry.tenant_id,
             lane_key=record.lane_key,
             request_class=entry.request_class,
+            long=entry.long,
+            choices=entry.choices,
             prompt_tokens=entry.prompt_tokens,
             uncached_estimate=entry.prompt_tokens,
             arrival_deadline_us=self._state.now_us() + bounds.arrival_us,
@@ -91,9 +92,11 @@ class Adoption:
     def _count_at_worker(self, record: RequestRecord, attempt: Attempt) -> None:
         """Its start may be on the way still: then no report has named it."""
         worker = self._state.fleet.get(attempt.worker_id)
-        if worker is None or attempt.key in worker.reported:
+        if worker is None:
             return
         entry = record.entry
-        blocks = start_blocks(entry, worker.info)
-        holding = Holding(entry.estimated_cost, blocks, places=entry.choices)
-        worker.dispatched(attempt.key, holding, entry.request_class, self._state.now_us())
+        holding = holding_of(entry, worker.info, attempt.uncached_estimate)
+        if attempt.key in worker.reported:
+            worker.described(attempt.key, holding)
+        else:
+            worker.dispatched(attempt.key, holding, entry.request_class, self._state.now_us())

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from weir_core.errors import Reason, WeirError
 from weir_scheduler.dispatch.assignment import assign
 from weir_scheduler.dispatch.attempt import Attempt
+from weir_scheduler.dispatch.holdings import holding_of
 from weir_scheduler.dispatch.rejections import never_arrived, worker_lost
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.state import SchedulerState
@@ -154,6 +155,11 @@ class FleetEvents:
             why = "given up while the worker was away"
             self._state.outbox.abort(worker.info.worker_id, [*stale, *aborting], why)
         worker.assume_running(running)
+        for attempt in self._state.attempts.at_worker(worker.info.worker_id):
+            record = self._state.requests.get(attempt.key.request_id)
+            if record is not None and record.attempt is attempt:
+                holding = holding_of(record.entry, worker.info, attempt.uncached_estimate)
+                worker.described(attempt.key, holding)
         if worker.drain_ordered:
             self._state.outbox.drain(worker.info.worker_id, cancel=False)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from weir_scheduler.dispatch.attempt import Attempt
+from weir_scheduler.dispatch.holdings import holding_of
 from weir_scheduler.dispatch.outbox import Dispatch
 from weir_scheduler.dispatch.releases import Releases
 from weir_scheduler.dispatch.request_record import Phase, RequestRecord
@@ -10,14 +11,11 @@ from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.timers import TimerKind
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
 from weir_scheduler.placement.candidate import Candidate
-from weir_scheduler.placement.fit import start_blocks
 from weir_scheduler.placement.session_map import SessionMap
-from weir_scheduler.queues.batch_window import is_offline
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.wait_reason import QueueExit
 from weir_scheduler.workers.attempt_key import AttemptKey
-from weir_scheduler.workers.holding import Holding
 from weir_scheduler.workers.worker import Worker
 
 
@@ -47,17 +45,7 @@ class Sender:
         state.attempts.add(attempt)
         worker = state.fleet.get(info.worker_id)
         assert worker is not None, "a view is of a known worker"
-        holding = Holding(
-            entry.estimated_cost,
-            start_blocks(entry, info),
-            places=entry.choices,
-            long=entry.long,
-            offline=is_offline(entry),
-            prompt_tokens=entry.prompt_tokens,
-            prefill_left=attempt.uncached_estimate,
-            output=entry.predicted_output,
-            output_left=entry.predicted_output,
-        )
+        holding = holding_of(entry, info, attempt.uncached_estimate)
         weight = state.fleet.work_weight(now_us)
         worker.dispatched(attempt.key, holding, entry.request_class, now_us, weight)
         self._releases.charge(attempt, attempt.uncached_estimate * state.bounds.prompt_weight)

@@ -176,6 +176,15 @@ class Worker:
             self.reported.setdefault(key, holding or Holding(0, 0))
         self._recount()
 
+    def described(self, key: AttemptKey, holding: Holding) -> None:
+        """What an attempt takes up that another scheduler dispatched; what it uses is known."""
+        known = self.reported.get(key)
+        if known is None or known.prompt_tokens:
+            return
+        holding.kv_blocks_held = known.kv_blocks_held
+        self.reported[key] = holding
+        self._recount()
+
     def mark_lost(self, attempts: Iterable[AttemptKey], why: str) -> None:
         """Whatever ran there is given up, and does not count any more."""
         self.lost, self.lost_why = True, why
