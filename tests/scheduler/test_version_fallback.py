@@ -80,3 +80,19 @@ def test_nobody_is_left_and_it_ends_with_the_version_that_was_drawn() -> None:
     [(_, cause)] = bench.out.rejections
     assert cause.reason is Reason.NO_WORKER
     assert "version 2" in cause.message
+
+
+def test_a_removed_model_whose_last_worker_goes_ends_its_waits_in_their_time() -> None:
+    """Where its requests would go now is not to be asked: nobody knows the model any more."""
+    bench = Bench(FixedRules(workers=ONE))
+    bench.worker("w1", model_version="1")
+    enqueue(bench, "runs", "1")
+    enqueue(bench, "waits", "1", "2")
+    bench.rules.models = frozenset()
+    bench.scheduler.rules_changed()
+    bench.scheduler.drain_worker("w1")
+    bench.scheduler.pump()
+    bench.end(bench.out.dispatches[0])
+    bench.advance_reporting(11 * SECOND)
+    [(request_id, cause)] = bench.out.rejections
+    assert (request_id, cause.reason) == ("waits", Reason.NO_WORKER)

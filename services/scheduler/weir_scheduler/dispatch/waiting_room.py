@@ -45,7 +45,7 @@ class WaitingRoom:
     def enter(self, record: RequestRecord) -> None:
         """Begins a wait. Raises WeirError when the model is unknown."""
         entry = record.entry
-        lane = self._lane_for(entry)
+        lane = self.lane_for(entry)
         record.lane_key = lane.key
         record.expires_us = self._expiry(entry)
         self._place_in(lane, record)
@@ -116,23 +116,6 @@ class WaitingRoom:
 
     def lane_for(self, entry: QueueEntry) -> Lane:
         """The lane in which a request would wait. Raises WeirError when the model is unknown."""
-        return self._lane_for(entry)
-
-    def watch_lane(self, lane: Lane, now_us: int) -> None:
-        """No live worker serves a lane any more: what is in it goes elsewhere, or waits less."""
-        if lane.pool.when_gone is WhenGone.SHARED or lane.key.version:
-            self._move_away(lane)
-        for entry in lane.entries():
-            self._watch_for_worker(lane, entry, now_us)
-
-    def no_worker_us(self, entry: QueueEntry) -> int:
-        """How long a request waits while no live worker serves it."""
-        bounds = self._state.bounds
-        if entry.request_class is RequestClass.BATCH:
-            return bounds.no_worker_batch_us
-        return bounds.no_worker_us
-
-    def _lane_for(self, entry: QueueEntry) -> Lane:
         state = self._state
         key, pool = route(state, entry)
         lane = state.lanes.get(key)
@@ -149,6 +132,20 @@ class WaitingRoom:
             state.lanes[key] = lane
         return lane
 
+    def watch_lane(self, lane: Lane, now_us: int) -> None:
+        """No live worker serves a lane any more: what is in it goes elsewhere, or waits less."""
+        if lane.pool.when_gone is WhenGone.SHARED or lane.key.version:
+            self._move_away(lane)
+        for entry in lane.entries():
+            self._watch_for_worker(lane, entry, now_us)
+
+    def no_worker_us(self, entry: QueueEntry) -> int:
+        """How long a request waits while no live worker serves it."""
+        bounds = self._state.bounds
+        if entry.request_class is RequestClass.BATCH:
+            return bounds.no_worker_batch_us
+        return bounds.no_worker_us
+
     def _place_in(self, lane: Lane, record: RequestRecord) -> None:
         entry = record.entry
         lane.set_blocked(entry.tenant_id, blocked=self._state.at_cap(entry.tenant_id))
@@ -162,15 +159,25 @@ class WaitingRoom:
         """Moves what waits in a lane without workers to where such requests go now."""
         waiting = [self._state.requests.get(entry.request_id) for entry in lane.entries()]
         for record in [*waiting, *self.stranded(lane.key)]:
-            if record is None or route(self._state, record.entry)[0] == lane.key:
+            elsewhere = None if record is None else self._elsewhere(record)
+            if record is None or elsewhere is None:
                 continue
             if record.phase is Phase.STRANDED:
                 self._take_from_stranded(record)
             else:
                 lane.remove(record.entry)
-            elsewhere = self._lane_for(record.entry)
             record.lane_key = elsewhere.key
             self._place_in(elsewhere, record)
+
+    def _elsewhere(self, record: RequestRecord) -> Lane | None:
+        """Another lane that would take a request now."""
+        try:
+            lane = self.lane_for(record.entry)
+        except WeirError:
+            return (
+                None  # Its model was removed, or no pool takes it any more: it waits where it is.
+            )
+        return lane if lane.key != record.lane_key else None
 
     def _take_from_stranded(self, record: RequestRecord) -> None:
         of_lane = self._stranded[record.lane_key]
