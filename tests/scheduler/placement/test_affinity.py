@@ -159,6 +159,23 @@ class TestSession:
         bench.fail(bench.out.dispatches[-1])
         assert self.placed(bench) == [("turn2", "home"), ("turn2", "other")]
 
+    def test_the_time_without_any_worker_is_over_once_there_is_one(self) -> None:
+        """It began to wait while none took work; now it waits for one that is there, and full."""
+        bench = self.bench(20 * SECOND)
+        bench.start(bench.out.dispatches[-1], output=1)
+        bench.scheduler.withdraw("gw", "turn2")
+        for cancel in (False, True):
+            for worker_id in ("home", "other"):
+                bench.scheduler.drain_worker(worker_id, cancel=cancel)
+            bench.scheduler.pump()
+            if not cancel:
+                bench.enqueue("turn3", session_id="s", prompt_tokens=400)
+        bench.advance_reporting(15 * SECOND)
+        [record] = bench.scheduler.queued()
+        assert bench.scheduler.place(record)[1] is WaitReason.SESSION_WAIT
+        bench.advance_reporting(6 * SECOND)
+        assert self.placed(bench) == [("turn3", "other")]
+
     def test_a_withdrawn_turn_leaves_nothing_behind(self) -> None:
         bench = self.bench()
         bench.scheduler.withdraw("gw", "turn2")

@@ -84,7 +84,7 @@ class DueHandlers:
             return
         now_us, entry = self._state.now_us(), record.entry
         since_us = self._state.lanes[record.lane_key].no_worker_since_us
-        if record.phase is Phase.WAITING:
+        if record.phase is Phase.WAITING or record.awaits:
             if since_us is None:
                 return
             due_us = max(since_us, entry.enqueued_us) + self._waiting.no_worker_us(entry)
