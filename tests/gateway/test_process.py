@@ -139,20 +139,31 @@ async def test_health_reflection_and_what_is_not_built(tmp_path: Path) -> None:
         names = await _reflected(gateway)
         assert {"weir.gateway.v1.InferenceService", "weir.gateway.v1.AdminService"} <= names
         channel: Any = gateway.channel
-        for stub, method, request in (
+        for stub, method, request, reason in (
             (
                 SessionServiceStub(channel),
                 "CreateSession",
                 session_service_pb2.CreateSessionRequest(),
+                Reason.NOT_BUILT_YET,
             ),
-            (JobServiceStub(channel), "SubmitJob", job_service_pb2.SubmitJobRequest()),
-            (AdminServiceStub(channel), "CreateKey", admin_service_pb2.CreateKeyRequest()),
+            (
+                JobServiceStub(channel),
+                "SubmitJob",
+                job_service_pb2.SubmitJobRequest(),
+                Reason.NOT_BUILT_YET,
+            ),
+            (
+                AdminServiceStub(channel),
+                "CreateKey",
+                admin_service_pb2.CreateKeyRequest(),
+                Reason.ADMINISTRATION_OFF,
+            ),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await getattr(stub, method)(request, metadata=gateway.metadata)
             error = from_rpc_error(caught.value, unavailable_as=Reason.INTERNAL)
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-            assert error.reason is Reason.NOT_BUILT_YET
+            assert error.reason is reason
         await gateway.app.drain()
         answer = await health.Check(health_pb2.HealthCheckRequest())
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import SecretStr
 from starlette.applications import Starlette
 
+from weir.gateway.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
@@ -17,10 +18,11 @@ from weir_core.rpc.server import add_reflection, create_server
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.metrics_app import metrics_routes
 from weir_core.telemetry.telemetry import Telemetry
+from weir_gateway.admin.off import NO_CONTROL, admin_off
 from weir_gateway.control import DIRECTORY_SERVICE, Control
 from weir_gateway.directory.follower import Directory
 from weir_gateway.directory.metrics import DirectoryMetrics
-from weir_gateway.edge import PUBLIC_SERVICES, Edge
+from weir_gateway.edge import ADMIN_SERVICE, PUBLIC_SERVICES, Edge
 from weir_gateway.settings import GatewaySettings
 
 _log = get_logger(__name__)
@@ -56,7 +58,7 @@ class GatewayApp:
         self._directory_metrics = DirectoryMetrics(telemetry.registry)
         self.control: Control | None = None
         if settings.role != "edge":
-            self.control = Control(settings, clock, self._directory_metrics)
+            self.control = Control(settings, clock, self._directory_metrics, token)
         self.edge: Edge | None = None
         if settings.role != "control":
             self.edge = Edge(
@@ -90,7 +92,7 @@ class GatewayApp:
         """Binds, loads the directory and the tokenizers, serves. Raises StartupError."""
         self.grpc_address = self._bind()
         if self.control is not None:
-            self.control.start()
+            await self.control.start()
         if self._watcher is not None:
             self._watcher.start()
         if self.edge is not None:
@@ -126,7 +128,7 @@ class GatewayApp:
             await self.control.stop()
 
     def reload(self) -> None:
-        """Reads the directory file again."""
+        """Reads the directory file again, or looks at its database."""
         if self.control is not None:
             self.control.source.reload()
 
@@ -145,6 +147,10 @@ class GatewayApp:
         if self.edge is not None:
             self.edge.serve(self._server)
             services.extend(PUBLIC_SERVICES)
+        else:
+            services.append(ADMIN_SERVICE)
+        admin = self.control.admin if self.control is not None else admin_off(NO_CONTROL)
+        add_AdminServiceServicer_to_server(admin, self._server)
         if self.control is not None:
             self.control.serve(self._server)
             services.append(DIRECTORY_SERVICE)

@@ -56,6 +56,7 @@ PUBLIC_SERVICES = tuple(
         (admin_service_pb2, "AdminService"),
     )
 )
+ADMIN_SERVICE = PUBLIC_SERVICES[-1]
 _READS = "that reserve nothing, such as GET /v1/limits"
 
 

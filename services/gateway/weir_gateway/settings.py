@@ -1,11 +1,18 @@
 """Settings of a gateway process."""
 
+import os
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings
+from weir_gateway.admin.secret import VARIABLE
+
+
+def _admin_secret() -> SecretStr | None:
+    value = os.environ.get(VARIABLE, "")
+    return SecretStr(value) if value else None
 
 
 class GatewaySettings(ServiceSettings):
@@ -28,6 +35,19 @@ class GatewaySettings(ServiceSettings):
     )
     directory_poll_s: float = Field(
         1.0, gt=0, le=3600, description="how often directory_file is looked at for changes"
+    )
+    database_url: SecretStr | None = Field(
+        None,
+        description="the directory in a database, sqlite:////path/to/file or postgresql://"
+        "user:password@host:port/database; directory_file then fills it once, while it is empty",
+    )
+    database_poll_s: float = Field(
+        0.25, ge=0.05, le=1, description="how often the database is looked at for changes"
+    )
+    admin_secret: SecretStr | None = Field(
+        default_factory=_admin_secret,
+        description="secret of AdminService, 32 characters or more; unset: administration is off; "
+        "better set by environment WEIR_ADMIN_SECRET",
     )
     directory_address: str = Field(
         "127.0.0.1:8001", description="role edge: host:port of the gateway that serves directory.v1"

@@ -16,10 +16,15 @@ class DirectoryPublisher:
 
     Versions are Unix milliseconds, so that they also grow over a restart and a follower of
     the process before never takes another content for the one it holds.
+
+    Args:
+        shared: versions come from a database that several publishers follow. A follower that
+            was ahead at another publisher is sent nothing older: a revoked key stays revoked.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, shared: bool = False) -> None:
         self._clock = clock
+        self._shared = shared
         self._snapshot: Snapshot | None = None
         self._index: DirectoryIndex | None = None
         self._last_delta: Delta | None = None
@@ -79,11 +84,18 @@ class DirectoryPublisher:
         return delta if delta is not None and delta.base_version == version else None
 
     async def wait_change(self, known_version: int, timeout_s: float) -> bool:
-        """Waits until the version differs from `known_version`; False when it did not."""
-        if self._snapshot is not None and self._snapshot.version != known_version:
+        """Waits until there is another version than `known_version`; False when there was none."""
+        changed = self._changed
+        if self._is_news(known_version):
             return True
         try:
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            await asyncio.wait_for(changed.wait(), timeout_s)
         except TimeoutError:
             return False
-        return True
+        return self._is_news(known_version)
+
+    def _is_news(self, known_version: int) -> bool:
+        if self._snapshot is None:
+            return False
+        version = self._snapshot.version
+        return version > known_version if self._shared else version != known_version

@@ -4,10 +4,6 @@ from typing import Any
 
 import grpc
 
-from weir.gateway.v1.admin_service_pb2_grpc import (
-    AdminServiceServicer,
-    add_AdminServiceServicer_to_server,
-)
 from weir.gateway.v1.job_service_pb2_grpc import (
     JobServiceServicer,
     add_JobServiceServicer_to_server,
@@ -19,11 +15,9 @@ from weir.gateway.v1.session_service_pb2_grpc import (
 
 
 def add_unbuilt_services(server: grpc.aio.Server) -> None:
-    """Adds sessions, jobs and administration; the interceptors refuse bare servicers."""
+    """Adds sessions and jobs; the interceptors refuse bare servicers."""
     # The stubs declare the generated classes as abstract; they can be made all the same.
     session: Any = SessionServiceServicer
     job: Any = JobServiceServicer
-    admin: Any = AdminServiceServicer
     add_SessionServiceServicer_to_server(session(), server)
     add_JobServiceServicer_to_server(job(), server)
-    add_AdminServiceServicer_to_server(admin(), server)

@@ -1,0 +1,13 @@
+"""Runs migrations on the connection that `sql.schema` hands over."""
+
+from alembic import context
+
+from weir_gateway.directory.sql.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table="directory_alembic_version",
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,290 @@
+"""The directory in a database: publishes what is there, and changes it in transactions."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir.directory.v1.directory_pb2 import Snapshot
+from weir_core.clock import Clock
+from weir_core.directory import DirectoryIndex
+from weir_core.errors import Reason, WeirError
+from weir_core.errors.startup import StartupError
+from weir_core.tasks import end_task
+from weir_gateway.directory.checks import RuleBroken
+from weir_gateway.directory.document import Document
+from weir_gateway.directory.publisher import DirectoryPublisher
+from weir_gateway.directory.snapshot_builder import build_snapshot
+from weir_gateway.directory.sql import rows
+from weir_gateway.directory.sql.assembly import Assembler, EntryInvalid
+from weir_gateway.directory.sql.bootstrap import records_of
+from weir_gateway.directory.sql.database import FAILURES, Database, cause_of
+from weir_gateway.directory.sql.lost import first_lost
+from weir_gateway.directory.sql.overlaps import end_overlaps
+from weir_gateway.directory.sql.records import Draft, Kind, Record, Records
+
+_log = structlog.get_logger(__name__)
+
+SYSTEM = "tokenweir"
+_LOOK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A change that is stored and published.
+
+    Attributes:
+        version: of the directory, with it.
+        index: the directory at that version.
+    """
+
+    version: int
+    index: DirectoryIndex
+
+
+class SqlDirectory:
+    """Keeps the published directory equal to the database's, and writes changes.
+
+    Every gateway on the database looks at its version each `poll_s`; whoever changes something
+    publishes it at once. While the database is down the last good version stays.
+
+    Args:
+        url: of the database.
+        publisher: gets every version; must take them as they are numbered.
+        poll_s: how often the version is looked at.
+        on_refused: called when what is stored cannot be read or breaks a rule.
+    """
+
+    def __init__(
+        self,
+        url: URL,
+        publisher: DirectoryPublisher,
+        clock: Clock,
+        *,
+        poll_s: float = 0.25,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database = Database(url)
+        self._publisher = publisher
+        self._clock = clock
+        self._poll_s = poll_s
+        self._on_refused = on_refused
+        self._assembler = Assembler()
+        self._records = Records()
+        # Of the rows that are held, and of what was published of them.
+        self._version = 0
+        self._published = 0
+        self._turn = asyncio.Lock()
+        self._look_now = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def load(self, first: Callable[[], Document]) -> None:
+        """Prepares the database, fills it with `first()` if it is empty, and publishes it.
+
+        Raises:
+            StartupError: it cannot be used; one line that says why.
+        """
+        try:
+            await self._database.prepare()
+            async with self._turn:
+                await self._bootstrap(first)
+                await self._refresh()
+        except (RuleBroken, EntryInvalid) as error:
+            raise StartupError(f"the directory's database: {error}") from None
+        except FAILURES as error:
+            raise StartupError(
+                f"the directory's database cannot be used: {cause_of(error)}; see database_url"
+            ) from error
+
+    def start(self) -> None:
+        """Begins to follow what other gateways write."""
+        self._task = asyncio.create_task(self._follow(), name="directory-database")
+
+    def reload(self) -> None:
+        """Looks at the database now."""
+        self._look_now.set()
+
+    async def stop(self) -> None:
+        """Ends it."""
+        if self._task is not None:
+            await end_task(self._task)
+            self._task = None
+        await self._database.close()
+
+    async def change(self, actor: str, edit: Callable[[Draft], None]) -> Changed:
+        """Makes one change: its rows, its audit events and the new version together.
+
+        Args:
+            actor: who wants it, for the audit trail.
+            edit: draws the change up from what is stored at that moment.
+
+        Raises:
+            WeirError: what `edit` raises; INVALID_FIELD when a rule would break;
+                DIRECTORY_UNAVAILABLE when the database cannot be written.
+        """
+        try:
+            async with self._turn:
+                await self._write(actor, edit)
+        except EntryInvalid as error:
+            raise _invalid(error) from None
+        except RuleBroken as error:
+            raise WeirError(Reason.INVALID_FIELD, str(error)) from error
+        except FAILURES as error:
+            raise _unavailable(error) from error
+        return Changed(self._published, self._publisher.required)
+
+    async def events(self, tenant_id: str, before: int, limit: int) -> list[dict[str, Any]]:
+        """A page of the audit trail; see `rows.read_events`.
+
+        Raises:
+            WeirError: DIRECTORY_UNAVAILABLE.
+        """
+        try:
+            async with self._database.reading() as connection:
+                return await rows.read_events(connection, tenant_id, before, limit)
+        except FAILURES as error:
+            raise _unavailable(error) from error
+
+    @property
+    def version(self) -> int:
+        """Of the directory that is published."""
+        return self._published
+
+    async def _bootstrap(self, first: Callable[[], Document]) -> None:
+        async with self._database.reading() as connection:
+            if await rows.read_version(connection):
+                return
+        document = first()
+
+        def fill(draft: Draft) -> None:
+            # Another gateway may have been first.
+            if not any(True for _ in draft.before.of(Kind.CLUSTER)):
+                for record in records_of(document):
+                    draft.put(record, "bootstrap")
+
+        await self._write(SYSTEM, fill)
+
+    async def _write(self, actor: str, edit: Callable[[Draft], None]) -> None:
+        async with self._database.writing() as (connection, stored):
+            await self._catch_up(connection, stored)
+            draft = Draft(self._records)
+            edit(draft)
+            if not draft.changes:
+                return
+            now_ms = self._clock.now_us() // 1_000
+            version = max(now_ms, stored + 1)
+            changes = [replace(one, version=version) for one in draft.changes.values()]
+            records = self._records.with_changes(changes)
+            snapshot = build_snapshot(self._assembler.document(records), version)
+            _check_whole(draft, DirectoryIndex(snapshot))
+            await rows.write(connection, self._database, changes, version)
+            await rows.write_events(
+                connection, draft.events, actor=actor, time_ms=now_ms, version=version
+            )
+        self._hold(records, snapshot)
+
+    async def _refresh(self) -> None:
+        async with self._database.reading() as connection:
+            stored = await rows.read_version(connection)
+            if stored == self._published:
+                return
+            await self._catch_up(connection, stored)
+        self._hold(self._records, build_snapshot(self._assembler.document(self._records), stored))
+
+    async def _catch_up(self, connection: AsyncConnection, stored: int) -> None:
+        if stored < self._version:  # another database, or one put back from a back-up
+            self._records, self._version = Records(), 0
+        if stored > self._version:
+            changed: list[Record] = await rows.read_since(connection, self._version)
+            self._records, self._version = self._records.with_changes(changed), stored
+
+    def _hold(self, records: Records, snapshot: Snapshot) -> None:
+        self._records, self._version = records, snapshot.version
+        self._published = snapshot.version
+        self._publisher.publish(snapshot)
+
+    async def _follow(self) -> None:
+        trouble = ""
+        while True:
+            try:
+                async with asyncio.timeout(self._poll_s):
+                    await self._look_now.wait()
+            except TimeoutError:
+                pass
+            self._look_now.clear()
+            told = await self._look()
+            if told and told != trouble:
+                self._on_refused()
+                _log.error("directory not read, the last good version stays", problem=told)
+            elif trouble and not told:
+                _log.info("directory read again", version=self._version)
+            trouble = told
+
+    async def _look(self) -> str:
+        """Takes what is new; returns what is wrong, empty when nothing is."""
+        try:
+            async with self._turn, asyncio.timeout(_LOOK_S):
+                await self._refresh()
+            now_ms = self._clock.now_us() // 1_000
+            if any(_due(record, now_ms) for record in self._records.of(Kind.KEY)):
+                await self.change(SYSTEM, lambda draft: end_overlaps(draft, now_ms))
+        except (RuleBroken, EntryInvalid) as error:
+            return str(error)
+        except WeirError as error:
+            return error.message
+        except FAILURES as error:
+            return cause_of(error)
+        return ""
+
+
+def _due(record: Record, now_ms: int) -> bool:
+    return record.overlap_end_ms is not None and record.overlap_end_ms <= now_ms
+
+
+def _check_whole(draft: Draft, index: DirectoryIndex) -> None:
+    """Checks that nothing that was sent got lost on the way to what is stored."""
+    for sent in draft.sent:
+        stored = find(index, sent.kind, sent.id)
+        lost = first_lost(sent.message, stored)
+        if lost:
+            raise WeirError(
+                Reason.INVALID_FIELD,
+                f"{sent.kind}.{lost} cannot be kept as it was sent: it has no place in the "
+                "directory, or does not go with the other fields",
+                field=f"{sent.kind}.{lost}",
+            )
+
+
+def find(index: DirectoryIndex, kind: Kind, name: str) -> Any:
+    """The object of that id in an index; None when there is none."""
+    if kind is Kind.USER:
+        tenant_id, _, user_id = name.partition("/")
+        return index.user(tenant_id, user_id)
+    if kind is Kind.MODEL:
+        model = index.model(name)
+        return model if model is not None and model.name == name else None
+    look_up = {Kind.TENANT: index.tenant, Kind.KEY: index.key, Kind.PLAN: index.plan}
+    return look_up[kind](name)
+
+
+def _invalid(error: EntryInvalid) -> WeirError:
+    field = f"{error.record.kind}.{error.field}"
+    value = "" if error.value is None else f" is {_shown(error.value)}"
+    return WeirError(Reason.INVALID_FIELD, f"{field}{value}: {error.problem}", field=field)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _unavailable(error: BaseException) -> WeirError:
+    return WeirError(
+        Reason.DIRECTORY_UNAVAILABLE,
+        f"the directory's database cannot be used: {cause_of(error)}; see database_url",
+        retry_after_s=5.0,
+    )

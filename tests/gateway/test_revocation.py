@@ -1,0 +1,173 @@
+"""Keys and tenants that lose their access while streams are open, on two gateways."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from tests.gateway.endings import settled
+from tests.gateway.fake_worker import Script
+from tests.gateway.harness import Gateway, eventually, running_gateway
+from weir.gateway.v1 import admin_service_pb2 as pb
+from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
+from weir_gateway.keys import NewKey, hash_key, public_id
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SECRET = "an-admin-secret-of-more-than-32-characters"
+AS_ADMIN = (("authorization", f"Bearer {SECRET}"), ("weir-actor", "tests"))
+
+
+class Pair:
+    """Two gateways on one database; the first has a directory file, which fills it."""
+
+    def __init__(self, first: Gateway, second: Gateway) -> None:
+        self.first, self.second = first, second
+        self.admin: Any = AdminServiceStub(first.channel)
+
+    @property
+    def both(self) -> tuple[Gateway, Gateway]:
+        return self.first, self.second
+
+    async def key(self, tenant: str = "acme") -> NewKey:
+        """A new key that both gateways know."""
+        request = pb.CreateKeyRequest(tenant_id=tenant, user_id="alice")
+        made = await self.admin.CreateKey(request, metadata=AS_ADMIN, timeout=20)
+        key = NewKey(public_id(made.secret), made.secret, hash_key(made.secret))
+        assert (made.api_key.id, list(made.api_key.hashes)) == (key.id, [])
+        for gateway in self.both:
+            await eventually(lambda gateway=gateway: _index(gateway).key(key.id) is not None)
+        return key
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
+    folder: Path = tmp_path_factory.mktemp("pair")
+    options: dict[str, Any] = {
+        "database_url": f"sqlite:///{folder}/directory.sqlite",
+        "admin_secret": SECRET,
+    }
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(running_gateway(folder / "1", **options))
+        second = await stack.enter_async_context(running_gateway(folder / "2", **options))
+        yield Pair(first, second)
+
+
+async def _revoke(pair: Pair, key: NewKey) -> None:
+    await pair.admin.RevokeKey(pb.RevokeKeyRequest(api_key_id=key.id), metadata=AS_ADMIN)
+
+
+async def _suspend(pair: Pair, _: NewKey) -> None:
+    got = await pair.admin.GetTenant(pb.GetTenantRequest(tenant_id="acme"), metadata=AS_ADMIN)
+    got.tenant.suspended = True
+    put = pb.PutTenantRequest(tenant=got.tenant, expected_version=got.directory_version)
+    await pair.admin.PutTenant(put, metadata=AS_ADMIN)
+
+
+async def _unsuspend(pair: Pair) -> None:
+    got = await pair.admin.GetTenant(pb.GetTenantRequest(tenant_id="acme"), metadata=AS_ADMIN)
+    got.tenant.suspended = False
+    await pair.admin.PutTenant(pb.PutTenantRequest(tenant=got.tenant), metadata=AS_ADMIN)
+    for gateway in pair.both:
+        await eventually(lambda gateway=gateway: not _index(gateway).tenant("acme").suspended)
+
+
+async def _delete_tenant(pair: Pair, _: NewKey) -> None:
+    request = pb.DeleteTenantRequest(tenant_id="acme")
+    await pair.admin.DeleteTenant(request, metadata=AS_ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("take_away", "code", "status"),
+    [
+        (_revoke, "invalid_api_key", 401),
+        (_suspend, "account_suspended", 403),
+        # Last: the tenant does not come back.
+        (_delete_tenant, "invalid_api_key", 401),
+    ],
+)
+async def test_open_streams_end_on_both_gateways_charged_for_what_ran(
+    pair: Pair, take_away: Callable[[Pair, NewKey], Any], code: str, status: int
+) -> None:
+    for gateway in pair.both:
+        gateway.reset()
+        gateway.worker.script = Script(pause_after=2)
+    key = await pair.key()
+    streams = [asyncio.create_task(_stream(gateway, key)) for gateway in pair.both]
+    for gateway in pair.both:
+        await eventually(lambda gateway=gateway: gateway.worker.tokens == 2)
+    await take_away(pair, key)
+    for stream, gateway in zip(streams, pair.both, strict=True):
+        text = await asyncio.wait_for(stream, 20)
+        events = [line.removeprefix("data: ") for line in text.splitlines() if line]
+        assert events[-1] == "[DONE]"
+        assert json.loads(events[-2])["error"]["code"] == code
+        account, _ = await settled(gateway)
+        assert account.settles[0].usage.completion_tokens == 2
+        refused = await _ask(gateway, key)
+        assert (refused.status_code, code in refused.text) == (status, True)
+    if take_away is _suspend:
+        pair.second.reset()
+        await _unsuspend(pair)
+        assert (await _ask(pair.second, key)).status_code == 200
+
+
+async def test_a_change_of_limits_reaches_the_other_gateway_and_leaves_streams_open(
+    pair: Pair,
+) -> None:
+    pair.second.reset()
+    pair.second.worker.script = Script(pause_after=1)
+    key = await pair.key("globex")
+    stream = asyncio.create_task(_stream(pair.second, key))
+    await eventually(lambda: pair.second.worker.tokens == 1)
+    got = await pair.admin.GetPlan(pb.GetPlanRequest(plan_id="team"), metadata=AS_ADMIN)
+    got.plan.limits[0].capacity = 5
+    await pair.admin.PutPlan(pb.PutPlanRequest(plan=got.plan), metadata=AS_ADMIN)
+    await eventually(lambda: _index(pair.second).plan("team").limits[0].capacity == 5)
+    rotate = pb.RotateKeyRequest(api_key_id=key.id)
+    turned = await pair.admin.RotateKey(rotate, metadata=AS_ADMIN)
+    await eventually(lambda: _index(pair.second).key_by_hash(key.hash) is None)
+    assert not stream.done()
+    pair.second.worker.resume.set()
+    assert (await stream).rstrip().endswith("[DONE]")
+    assert (await _ask(pair.second, key)).status_code == 401
+    again = NewKey(key.id, turned.secret, hash_key(turned.secret))
+    assert (await _ask(pair.second, again)).status_code == 200
+
+
+async def test_nobody_else_gets_in(pair: Pair) -> None:
+    for gateway in pair.both:
+        stub: Any = AdminServiceStub(gateway.channel)
+        for header in ("", "Bearer ", f"Bearer {SECRET[:-1]}", f"Basic {SECRET}", "Bearer wr_x"):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.ListKeys(
+                    pb.ListKeysRequest(), metadata=(("authorization", header),), timeout=20
+                )
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert SECRET not in str(caught.value.details())
+
+
+def _index(gateway: Gateway) -> Any:
+    control = gateway.app.control
+    assert control is not None
+    return control.publisher.required
+
+
+async def _ask(gateway: Gateway, key: NewKey, **fields: Any) -> Any:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+    return await gateway.http.post(
+        "/v1/chat/completions",
+        json=body | fields,
+        headers={"authorization": f"Bearer {key.secret}"},
+    )
+
+
+async def _stream(gateway: Gateway, key: NewKey) -> str:
+    text: str = (await _ask(gateway, key, stream=True, max_tokens=50)).text
+    return text
