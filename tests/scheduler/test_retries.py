@@ -69,6 +69,21 @@ def test_without_the_budget_each_would_be_dispatched_three_times() -> None:
     assert len(bench.out.dispatches) > 2.5 * 100
 
 
+def test_what_crosses_with_a_drain_moves_whatever_the_budget() -> None:
+    """A worker that begins to leave refuses all that is on its way: that is no overload."""
+    bench = Bench(FixedRules(placement=PlacementRules(retry_ratio_millis=0, retries_per_s=0)))
+    bench.worker("w1")
+    for number in range(40):
+        bench.enqueue(f"r{number}")
+    bench.worker("w2")
+    for dispatch in list(bench.out.dispatches):
+        bench.fail(dispatch, Reason.DRAINING, worker_fault=False)
+    bench.report("w1", draining=True)
+    assert bench.out.rejections == []
+    assert {d.worker.worker_id for d in bench.out.dispatches[40:]} == {"w2"}
+    assert len(bench.out.dispatches) == 80
+
+
 def test_a_lost_worker_moves_all_its_requests_whatever_the_budget() -> None:
     bench = Bench(FixedRules(placement=PlacementRules(retry_ratio_millis=0, retries_per_s=0)))
     bench.worker("w1")

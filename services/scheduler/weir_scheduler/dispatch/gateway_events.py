@@ -53,8 +53,9 @@ class GatewayEvents:
             self._releases.lose(record, cause)
             return
         exclude = worker_fault or reason not in _ANY_WORKER
-        refused = not worker_fault and not preempted
-        again = self._releases.try_again if refused else self._releases.requeue
+        moves = worker_fault or preempted or reason is Reason.DRAINING
+        # One that leaves refuses whatever crosses with its word: no sign of too much load.
+        again = self._releases.requeue if moves else self._releases.try_again
         again(record, cause, exclude=exclude)
 
     def first_token(self, gateway: str, key: AttemptKey) -> None:
