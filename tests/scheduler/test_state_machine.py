@@ -24,6 +24,7 @@ from tests.scheduler.support import SECOND, Bench, FixedRules, new_request, work
 from weir_core.errors import Reason
 from weir_scheduler.dispatch.outbox import Dispatch
 from weir_scheduler.queues.entry import RequestClass
+from weir_scheduler.queues.group import GROUPS
 from weir_scheduler.rules.rules import Isolation, TenantRules, WorkerRules
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_report import (
@@ -253,7 +254,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         for lane in lanes:
             for tenant in {entry.tenant_id for entry in lane.entries()}:
                 assert lane.is_blocked(tenant) == self.scheduler._state.at_cap(tenant)
-            assert lane.queued_cost == sum(entry.estimated_cost for entry in lane.entries())
+            counted = sum(lane.backlog(group).everyone.whole.cost for group in GROUPS)
+            assert counted == sum(entry.estimated_cost for entry in lane.entries())
         waiting = self.scheduler._waiting
         assert sum(len(lane) for lane in lanes) + sum(
             len(of_lane) for of_lane in waiting._stranded.values()

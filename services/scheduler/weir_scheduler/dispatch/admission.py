@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable
 
 from weir_core.errors import WeirError
+from weir_scheduler.dispatch.promises import SHORTEST_S
 from weir_scheduler.dispatch.rejections import (
     overloaded,
     pool_gone,
@@ -13,7 +14,6 @@ from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.dispatch.shedding import calm_saturation, sheds
 from weir_scheduler.dispatch.state import SchedulerState
 from weir_scheduler.dispatch.waiting_room import WaitingRoom
-from weir_scheduler.queues.drain_rate import SHORTEST_S
 from weir_scheduler.queues.entry import QueueEntry, RequestClass
 from weir_scheduler.queues.group import group_of
 from weir_scheduler.queues.lane import Lane

@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from weir_scheduler.queues.drain_rate import LONGEST_S, SHORTEST_S
+SHORTEST_S = 1.0
+LONGEST_S = 300.0
+"""No Retry-After is below the one or above the other, seconds."""
 
 _SECOND_US = 1_000_000
 _SHORTEST_GRACE_US = 2 * _SECOND_US

@@ -5,9 +5,6 @@ import math
 _HALF_LIFE_US = 20_000_000
 _DECAY = math.log(2) / _HALF_LIFE_US
 _SHORTEST_AGE_US = 1_000_000
-_SLOWEST_PER_S = 0.01
-SHORTEST_S = 1.0
-LONGEST_S = 300.0
 
 
 class DrainRate:
@@ -47,13 +44,6 @@ class DrainRate:
     def amount_per_second(self, now_us: int) -> float:
         """Tokens per second, likewise."""
         return self._rate(self._amount, now_us)
-
-    def seconds_for(self, requests: int, now_us: int) -> float | None:
-        """Seconds until `requests` have been dispatched, 1 to 300; None when nothing moves."""
-        rate = self.per_second(now_us)
-        if rate < _SLOWEST_PER_S:
-            return None
-        return min(LONGEST_S, max(SHORTEST_S, float(math.ceil(requests / rate))))
 
     def _rate(self, total: float, now_us: int) -> float:
         if self._began_us is None:

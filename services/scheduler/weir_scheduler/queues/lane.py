@@ -49,7 +49,6 @@ class Lane:
     ) -> None:
         self.key = key
         self.pool = pool
-        self.queued_cost = 0
         self.blocked: tuple[str, WaitReason] | None = None
         """Request id of the head at which the last pass ended, and why."""
         self.served = 0
@@ -84,7 +83,6 @@ class Lane:
             self._busy.at(now_us),
         )
         self._windows[entry.request_class].add(entry, window_us)
-        self.queued_cost += entry.estimated_cost
         self._sync(group)
 
     def remove(self, entry: QueueEntry) -> None:
@@ -279,7 +277,6 @@ class Lane:
         blocked, self._blocked_tenants = self._blocked_tenants, set()
         for tenant_id in blocked:
             self.set_blocked(tenant_id, blocked=True)
-        self.queued_cost = 0
         for entry in sorted(entries, key=lambda entry: (entry.arrival_us, entry.sequence)):
             window_us = windows[entry.request_class].wait_us(entry)
             self.add(entry, now_us, window_us)
@@ -291,7 +288,6 @@ class Lane:
         group = group_of(entry)
         self._backlogs[group].remove(entry, rank_of(self.pool.policy, entry))
         self._windows[entry.request_class].discard(entry)
-        self.queued_cost -= entry.estimated_cost
         self._sync(group)
 
     def _count_drained(self, group: Group, entry: QueueEntry, busy_us: int) -> None:

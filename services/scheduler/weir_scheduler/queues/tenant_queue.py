@@ -2,7 +2,6 @@
 
 from weir_scheduler.policies.ordering import OrderingPolicy, OrderKey
 from weir_scheduler.policies.promotion import Promotion
-from weir_scheduler.queues.drain_rate import DrainRate
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.keyed_heap import KeyedHeap
 
@@ -12,15 +11,12 @@ AgeKey = tuple[int, int]
 class TenantQueue:
     """Requests in the order of a policy, and by age; every operation O(log n) amortised.
 
-    `drain_rate` counts its dispatches since something began to wait.
-
     Args:
         policy: the order.
         promotion: shared by the queues among which aged requests may overtake.
     """
 
     def __init__(self, policy: OrderingPolicy, promotion: Promotion) -> None:
-        self.drain_rate = DrainRate()
         self._policy = policy
         self._promotion = promotion
         self._entries: dict[str, QueueEntry] = {}

@@ -62,7 +62,6 @@ class TenantQueues:
         oldest = queue.oldest()
         is_oldest = oldest is not None and oldest.request_id == entry.request_id
         self._promotions[entry.tenant_id].dispatched(oldest=is_oldest)
-        queue.drain_rate.add(now_us)
         self.remove(entry)
 
     def _opened(self, tenant_id: str) -> TenantQueue:

@@ -65,7 +65,6 @@ class SharedRound:
         oldest = self._oldest()
         is_oldest = oldest is not None and oldest.request_id == entry.request_id
         self._promotion.dispatched(oldest=is_oldest)
-        self._queues[entry.tenant_id].drain_rate.add(now_us)
         self.remove(entry)
 
     def charge(self, tenant_id: str, service: int) -> None:
