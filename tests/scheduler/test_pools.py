@@ -1,5 +1,6 @@
 """Which pool a request goes to, and what becomes of it when that has no workers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,36 @@ def test_a_worker_changes_its_pool_with_the_configuration() -> None:
     bench.enqueue("long", prompt_tokens=150)
     assert placed(bench) == {"long": "w"}
     assert reason(bench, "short") is WaitReason.NO_WORKER
+
+
+@pytest.mark.parametrize("when_gone", WhenGone)
+def test_what_waits_for_a_pool_that_is_removed_goes_to_the_others(when_gone: WhenGone) -> None:
+    night = pool("night", when_gone, request_class=BATCH, profiles=frozenset({"l4"}))
+    bench = Bench(FixedRules(further=(night,), workers=ONE))
+    bench.worker("usual")
+    bench.worker("l4", profile="l4")
+    bench.enqueue("first", request_class=BATCH)
+    bench.start(bench.out.dispatches[0])
+    bench.enqueue("waits", request_class=BATCH)
+    assert placed(bench) == {"first": "l4"}
+    bench.rules.further = ()
+    bench.scheduler.rules_changed()
+    bench.scheduler.pump()
+    assert placed(bench)["waits"] == "usual"
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_waits_for_workers_goes_elsewhere_when_that_becomes_allowed(removed: bool) -> None:
+    night = pool("night", WhenGone.WAIT, request_class=BATCH, profiles=frozenset({"l4"}))
+    bench = Bench(FixedRules(further=(night,), workers=ONE))
+    bench.worker("usual")
+    bench.enqueue("waits", request_class=BATCH)
+    bench.advance_reporting(SECOND)
+    assert not placed(bench)
+    bench.rules.further = () if removed else (replace(night, when_gone=WhenGone.SHARED),)
+    bench.scheduler.rules_changed()
+    bench.scheduler.pump()
+    assert placed(bench) == {"waits": "usual"}
 
 
 def test_pools_are_seen_with_what_waits_in_them() -> None:

@@ -204,7 +204,7 @@ class Scheduler:
 
     def rules_changed(self) -> None:
         """The configuration has changed: pools, caps and bounds of workers follow."""
-        apply_rules(self._state)
+        apply_rules(self._state, self._waiting)
 
     def close(self) -> None:
         """Refuses new requests from now on; what waits is still dispatched."""

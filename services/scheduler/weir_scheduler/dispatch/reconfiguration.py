@@ -3,10 +3,12 @@
 from weir_core.errors import WeirError
 from weir_scheduler.dispatch.assignment import assign
 from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.dispatch.waiting_room import WaitingRoom
+from weir_scheduler.queues.lane import Lane
 from weir_scheduler.rules.routing import pool_named
 
 
-def apply_rules(state: SchedulerState) -> None:
+def apply_rules(state: SchedulerState, waiting: WaitingRoom) -> None:
     """Brings queues, caps and the bounds of workers in line with `state.rules`."""
     for lane in state.lanes.values():
         try:
@@ -24,4 +26,14 @@ def apply_rules(state: SchedulerState) -> None:
         assign(state, worker)
         if worker.rules != before:
             state.outbox.parameters(worker.info.worker_id, worker.rules)
+    for lane in list(state.lanes.values()):
+        _reroute(lane, waiting, state.now_us())
     state.to_pump.update(dict.fromkeys(state.lanes))
+
+
+def _reroute(lane: Lane, waiting: WaitingRoom, now_us: int) -> None:
+    """What waits for a pool that was removed, or has no workers, goes by the new rules."""
+    if lane.key.pool and lane.pool.name != lane.key.pool:
+        waiting.move_away(lane)
+    elif lane.no_worker_since_us is not None:
+        waiting.watch_lane(lane, now_us)

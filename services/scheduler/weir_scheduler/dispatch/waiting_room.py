@@ -135,7 +135,7 @@ class WaitingRoom:
     def watch_lane(self, lane: Lane, now_us: int) -> None:
         """No live worker serves a lane any more: what is in it goes elsewhere, or waits less."""
         if lane.pool.when_gone is WhenGone.SHARED or lane.key.version:
-            self._move_away(lane)
+            self.move_away(lane)
         for entry in lane.entries():
             self._watch_for_worker(lane, entry, now_us)
 
@@ -155,8 +155,8 @@ class WaitingRoom:
         self._state.to_pump[lane.key] = None
         self._state.mark(lane.key, entry.request_class, entry.tenant_id)
 
-    def _move_away(self, lane: Lane) -> None:
-        """Moves what waits in a lane without workers to where such requests go now."""
+    def move_away(self, lane: Lane) -> None:
+        """Moves what waits in a lane to where such requests go now, if that is another."""
         waiting = [self._state.requests.get(entry.request_id) for entry in lane.entries()]
         for record in [*waiting, *self.stranded(lane.key)]:
             elsewhere = None if record is None else self._elsewhere(record)
