@@ -254,6 +254,12 @@ def test_what_is_no_range_is_refused(text: str) -> None:
         WorkerRange.parse(text)
 
 
+@pytest.mark.parametrize("text", ["1..1000000", "5..2", "0..0"])
+def test_the_bounds_of_a_range_are_named(text: str) -> None:
+    with pytest.raises(CommandError, match="from 1 to 64, MIN at most MAX"):
+        WorkerRange.parse(text)
+
+
 def test_memory_is_read_where_the_kernel_tells_it() -> None:
     available, used = memory.available_bytes(), memory.used_bytes(os.getpid())
     if sys.platform != "linux":

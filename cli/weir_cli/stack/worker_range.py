@@ -7,7 +7,7 @@ from typing import Self
 from weir_cli.errors import CommandError
 
 MOST_WORKERS = 64
-_FORM = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
+_FORM = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)
