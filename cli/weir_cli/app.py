@@ -7,15 +7,19 @@ from typing import Annotated
 import typer
 
 from weir_cli.commands import (
+    admin,
     chat,
     explain,
     keys,
     ledger,
     limits,
     models,
+    plans,
     pools,
     simulate,
+    tenants,
     up,
+    users,
     workers,
 )
 from weir_cli.errors import CommandError
@@ -42,10 +46,14 @@ app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
 app.command("pools")(pools.pools)
 app.command("simulate")(simulate.simulate)
+app.add_typer(admin.app, name="admin")
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
+app.add_typer(plans.app, name="plans")
+app.add_typer(tenants.app, name="tenants")
+app.add_typer(users.app, name="users")
 app.add_typer(workers.app, name="workers")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,7 @@ async def test_a_revoked_key_never_comes_back(url: str) -> None:
         changes = [stale.objects.put("test", Kind.TENANT, tenant, 0) for _ in range(5)]
         await asyncio.gather(*changes)
         for view in (desk, stale):
-            await eventually(lambda view=view: view.publisher.required.key(made.key.id).revoked)
+            await eventually(partial(_is_revoked, view, made.key.id))
         with pytest.raises(WeirError, match="a key that is not revoked"):
             await stale.keys.rotate("test", made.key.id, timedelta())
         await desk.objects.delete("test", Kind.USER, "acme/alice")
@@ -293,6 +294,11 @@ async def test_a_revoked_key_never_comes_back(url: str) -> None:
         alice = of_file(RICH).users[0]
         await stale.objects.put("test", Kind.USER, alice, 0)
         assert stale.publisher.required.key(made.key.id) is None
+
+
+def _is_revoked(desk: Desk, key_id: str) -> bool:
+    key = desk.publisher.required.key(key_id)
+    return key is not None and key.revoked
 
 
 async def test_a_follower_that_was_ahead_is_sent_nothing_older(url: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Pair:
         key = NewKey(public_id(made.secret), made.secret, hash_key(made.secret))
         assert (made.api_key.id, list(made.api_key.hashes)) == (key.id, [])
         for gateway in self.both:
-            await eventually(lambda gateway=gateway: _index(gateway).key(key.id) is not None)
+            await _until(gateway, lambda index: index.key(key.id) is not None)
         return key
 
 
@@ -75,7 +76,7 @@ async def _unsuspend(pair: Pair) -> None:
     got.tenant.suspended = False
     await pair.admin.PutTenant(pb.PutTenantRequest(tenant=got.tenant), metadata=AS_ADMIN)
     for gateway in pair.both:
-        await eventually(lambda gateway=gateway: not _index(gateway).tenant("acme").suspended)
+        await _until(gateway, lambda index: not index.tenant("acme").suspended)
 
 
 async def _delete_tenant(pair: Pair, _: NewKey) -> None:
@@ -101,7 +102,7 @@ async def test_open_streams_end_on_both_gateways_charged_for_what_ran(
     key = await pair.key()
     streams = [asyncio.create_task(_stream(gateway, key)) for gateway in pair.both]
     for gateway in pair.both:
-        await eventually(lambda gateway=gateway: gateway.worker.tokens == 2)
+        await eventually(partial(_has_two_tokens, gateway))
     await take_away(pair, key)
     for stream, gateway in zip(streams, pair.both, strict=True):
         text = await asyncio.wait_for(stream, 20)
@@ -151,6 +152,14 @@ async def test_nobody_else_gets_in(pair: Pair) -> None:
                 )
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
             assert SECRET not in str(caught.value.details())
+
+
+async def _until(gateway: Gateway, condition: Callable[[Any], object]) -> None:
+    await eventually(lambda: condition(_index(gateway)))
+
+
+def _has_two_tokens(gateway: Gateway) -> bool:
+    return gateway.worker.tokens == 2
 
 
 def _index(gateway: Gateway) -> Any:

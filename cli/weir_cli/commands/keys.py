@@ -1,16 +1,23 @@
-"""`weir keys`: makes API keys and their entries for the directory file."""
+"""`weir keys`: API keys of a stack, or made with their entries for a directory file."""
 
 import sys
 from typing import Annotated
 
 import typer
 
+from weir.gateway.v1.admin_service_pb2 import CreateKeyRequest
+from weir_cli.administration import Address, StateDirOption
+from weir_cli.commands.served_keys import create_served, ls, revoke, rotate
 from weir_cli.errors import CommandError
 from weir_gateway.keys import generate_key, hash_key, is_well_formed, public_id
 
 app = typer.Typer(
-    help="Make API keys. Servers store a key's SHA-256 and nothing else.", no_args_is_help=True
+    help="Make, list, rotate and revoke API keys. Servers store a key's SHA-256 and nothing else.",
+    no_args_is_help=True,
 )
+app.command("ls")(ls)
+app.command("rotate")(rotate)
+app.command("revoke")(revoke)
 
 User = Annotated[str, typer.Option(help="User of the tenant that the key belongs to.")]
 
@@ -20,8 +27,20 @@ def create(
     user: User,
     env: Annotated[str, typer.Option(help="1 to 8 of a-z0-9; part of the key.")] = "live",
     name: Annotated[str, typer.Option(help="What the key is for.")] = "",
+    tenant: Annotated[
+        str, typer.Option(help="Make it in the stack, for this tenant; without: for a file.")
+    ] = "",
+    state_dir: StateDirOption = None,
+    address: Address = "",
 ) -> None:
-    """Make a key: shown once, with its entry for `keys:` of a tenant in the directory file."""
+    """Make a key, shown once: in the stack with --tenant, else with its entry for `keys:` of a
+    tenant in a directory file."""
+    if tenant:
+        request = CreateKeyRequest(tenant_id=tenant, user_id=user, name=name)
+        create_served(request, state_dir, address)
+        return
+    if address or state_dir:
+        raise CommandError("--address and --state-dir need --tenant: they make it in a stack")
     try:
         key = generate_key(env)
     except ValueError as error:

@@ -88,6 +88,14 @@ def up(
             "with a password better by environment WEIR_RATELIMITER__STORE.",
         ),
     ] = "",
+    database: Annotated[
+        str,
+        typer.Option(
+            help="Keep tenants, keys and plans in a database, sqlite:////path/to/file or "
+            "postgresql://...; the directory file fills it once. Then `weir tenants`, `weir keys` "
+            "and so on change them (docs/administration.md).",
+        ),
+    ] = "",
     schedulers: Annotated[
         int,
         typer.Option(
@@ -116,6 +124,7 @@ def up(
         otlp=otlp,
         store=store,
         schedulers=schedulers,
+        database=database,
         api_key=os.environ.get("WEIR_API_KEY", ""),
     )
     stack = LocalStack(options, _write_nothing if quiet else _write, warn=_warn)

@@ -91,6 +91,26 @@ async def wait_workers(
         ) from None
 
 
+async def knows_key(http: str, key: str) -> bool:
+    """Whether the gateway lets an API key in; an empty one it does not.
+
+    Args:
+        http: `host:port` of its HTTP server, which is ready.
+    """
+    return bool(key) and await asyncio.to_thread(_is_let_in, f"http://{http}/v1/models", key)
+
+
+def _is_let_in(url: str, key: str) -> bool:
+    request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=_CALL_S):  # noqa: S310 - ours
+            return True
+    except urllib.error.HTTPError:
+        return False
+    except OSError:
+        return True  # the first answer tells more
+
+
 def _named(name: str, worker_ids: Iterable[str]) -> bool:
     """Whether a worker of that name is among the ids; each process adds its own suffix."""
     return any(worker_id == name or worker_id.startswith(f"{name}-") for worker_id in worker_ids)

@@ -17,7 +17,7 @@ from weir_cli.stack.directory_watch import DirectoryWatch
 from weir_cli.stack.elasticity import Elasticity, elasticity_of
 from weir_cli.stack.first_answer import first_answer
 from weir_cli.stack.fleet_look import SchedulerOrders
-from weir_cli.stack.health import wait_ready, wait_serving, wait_workers
+from weir_cli.stack.health import knows_key, wait_ready, wait_serving, wait_workers
 from weir_cli.stack.own_directory import check_own_directory
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.running import Door
@@ -63,6 +63,7 @@ class StackOptions:
     state_dir: Path | None = None
     otlp: str = ""
     store: str = ""
+    database: str = ""
     api_key: str = ""
 
     @property
@@ -147,12 +148,16 @@ class LocalStack:
             options.store,
             options.worker_range,
             options.schedulers,
+            options.database,
         )
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
         await _start(supervisor)
         await self._wait_healthy(supervisor, state.cluster_secret())
         self._say(f"All healthy after {time.monotonic() - began:.1f} s")
+        if options.database and not await knows_key(supervisor.child(GATEWAY).ready["http"], key):
+            # The database was filled before: whoever has a key of it has it.
+            key = ""
         self._welcome = self._make_welcome(supervisor, models, key, state)
 
     async def serve(self, once: bool) -> None:
@@ -190,7 +195,8 @@ class LocalStack:
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(supervisor.keep_up())
-            group.create_task(watch.run())
+            if not self._options.database:
+                group.create_task(watch.run())
             if self._options.worker_range.elastic:
                 group.create_task(self._elasticity(supervisor).run())
 
@@ -225,6 +231,10 @@ class LocalStack:
             check_own_directory(self._options.directory, [model.name for model in models])
             return self._options.api_key, self._options.directory
         key = generate_key("dev")
+        if self._options.database and self._options.api_key:
+            return self._options.api_key, state.write_private(
+                "directory.yaml", demo_directory(models, key)
+            )
         return key.secret, state.write_private("directory.yaml", demo_directory(models, key))
 
     async def _wait_healthy(self, supervisor: Supervisor, secret: str) -> None:
@@ -250,7 +260,7 @@ class LocalStack:
             more_models=tuple(model.name for model in models[1:]),
             has_template=models[0].has_template,
             key=key,
-            new_key=self._options.directory is None,
+            new_key=bool(key) and self._options.directory is None,
             state=state.path,
             metrics=metrics,
         )

@@ -39,6 +39,7 @@ class StackPlan:
         store: where limits are counted; empty for the ratelimiter's own choice.
         worker_range: how many workers each model may have.
         schedulers: of which one is active.
+        database: URL of the directory's database; empty: the file alone.
     """
 
     workers: Sequence[WorkerPlan]
@@ -48,6 +49,7 @@ class StackPlan:
     store: str = ""
     worker_range: WorkerRange = _ONE
     schedulers: int = 1
+    database: str = ""
 
     def specs(self, state: StateDir) -> list[ChildSpec]:
         """Writes each service's settings file and returns how to start what is started first."""
@@ -79,11 +81,17 @@ class StackPlan:
             name,
             [sys.executable, "-P", "-m", f"weir_{service}", "--config", str(config)],
             state.logs / f"{name}.log",
-            environment={"WEIR_CLUSTER_TOKEN": state.cluster_secret()},
+            environment=self._environment(state, service),
             start_s=_WORKER_START_S if service == "worker" else None,
             drain_s=_DRAIN_S + _GRACE_S + 10.0,
             stage=_STAGES.get(service, _WORKER_STAGE),
         )
+
+    def _environment(self, state: StateDir, service: str) -> dict[str, str]:
+        secrets = {"WEIR_CLUSTER_TOKEN": state.cluster_secret()}
+        if service == GATEWAY and self.database:
+            secrets["WEIR_ADMIN_SECRET"] = state.admin_secret()
+        return secrets
 
     def _ratelimiter(self, state: StateDir) -> dict[str, Any]:
         return {
@@ -130,6 +138,7 @@ class StackPlan:
             "ratelimiter_address": self._address(RATELIMITER),
             "scheduler_address": self.scheduler_addresses,
             "directory_file": str(self.directory),
+            **({"database_url": self.database} if self.database else {}),
         }
 
     def _address(self, name: str) -> str:

@@ -14,6 +14,7 @@ from weir_core.model_folder import models_home
 _KEPT_RUNS = 10
 _LOCK_FILE = "lock"
 _SECRET_FILE = "cluster_secret"
+ADMIN_SECRET_FILE = "admin_secret"
 
 
 class StateDir:
@@ -46,9 +47,16 @@ class StateDir:
 
     def cluster_secret(self) -> str:
         """The secret that the services share; made on the first call, kept for the next run."""
-        file = self.path / _SECRET_FILE
+        return self._secret(_SECRET_FILE)
+
+    def admin_secret(self) -> str:
+        """The administrator's; likewise."""
+        return self._secret(ADMIN_SECRET_FILE)
+
+    def _secret(self, name: str) -> str:
+        file = self.path / name
         if not file.exists():
-            self.write_private(_SECRET_FILE, secrets.token_urlsafe(32))
+            self.write_private(name, secrets.token_urlsafe(32))
         return file.read_text(encoding="utf-8").strip()
 
     def write_private(self, name: str, text: str) -> Path:

@@ -1,0 +1,92 @@
+"""How commands reach a gateway's AdminService: of a stack that runs here, or by address."""
+
+import asyncio
+import getpass
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import grpc
+import typer
+import yaml
+from pydantic import SecretStr
+
+from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
+from weir_cli.errors import CommandError
+from weir_cli.stack.running import Door, running_folder
+from weir_cli.stack.services import GATEWAY
+from weir_cli.stack.state_dir import ADMIN_SECRET_FILE
+from weir_core.errors import Reason
+from weir_core.errors.status import from_rpc_error
+from weir_core.rpc.channel import open_channel
+
+if TYPE_CHECKING:
+    from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+
+T = TypeVar("T")
+
+CALL_S = 10.0
+SECRET_VARIABLE = "WEIR_ADMIN_SECRET"
+
+StateDirOption = Annotated[
+    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+]
+Address = Annotated[
+    str, typer.Option(help="host:port of a gateway's gRPC; its secret in WEIR_ADMIN_SECRET.")
+]
+
+
+def administer(
+    address: str,
+    state_dir: Path | None,
+    call: "Callable[[AdminServiceAsyncStub], Awaitable[T]]",
+) -> T:
+    """Makes one call, or several in one go, as the administrator.
+
+    Raises:
+        CommandError: what it was refused with, or that nobody answers.
+    """
+    return asyncio.run(_call(_door(address, state_dir), call))
+
+
+def who() -> tuple[tuple[str, str], ...]:
+    """Metadata that says who asks, for the audit trail."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        name = str(os.getuid())
+    return (("weir-actor", f"weir:{name}"[:128]),)
+
+
+async def _call(door: Door, call: "Callable[[AdminServiceAsyncStub], Awaitable[T]]") -> T:
+    async with open_channel(door.address, name="gateway", token=door.token) as channel:
+        try:
+            return await call(AdminServiceStub(channel))
+        except grpc.aio.AioRpcError as error:
+            told = from_rpc_error(
+                error, unavailable_as=Reason.DIRECTORY_UNAVAILABLE, peer="the gateway"
+            )
+            raise CommandError(f"{door.address}: {told.message}") from None
+
+
+def _door(address: str, state_dir: Path | None) -> Door:
+    if address:
+        secret = os.environ.get(SECRET_VARIABLE, "")
+        if not secret:
+            raise CommandError(f"--address needs the admin secret; set {SECRET_VARIABLE}")
+        return Door(address, SecretStr(secret))
+    folder = state_dir or running_folder(GATEWAY)
+    try:
+        settings = yaml.safe_load((folder / f"{GATEWAY}.yaml").read_text(encoding="utf-8"))
+        address = str(settings["grpc_address"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
+    try:
+        secret = (folder / ADMIN_SECRET_FILE).read_text(encoding="utf-8").strip()
+    except OSError:
+        raise CommandError(
+            f"the `weir up` of {folder} serves a directory file; change the file, or start it "
+            "with --database"
+        ) from None
+    return Door(address, SecretStr(secret))
