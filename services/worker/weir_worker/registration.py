@@ -18,6 +18,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.rpc.framed import FramedOptions, FramedStream, FramedWriter
 from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.rpc.leader_epoch import LeaderEpoch
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_worker.abort_cause import AbortCause
 from weir_worker.attempts import attempt_of
@@ -94,8 +95,7 @@ class SchedulerLink:
         """Sends a last report, if it can, and ends the stream."""
         if self._reporter is None:
             return
-        self._reporter.cancel()
-        await asyncio.gather(self._reporter, return_exceptions=True)
+        await end_task(self._reporter)
         self._report()
         await self._stream.stop("the worker is stopping")
 
@@ -131,7 +131,11 @@ class SchedulerLink:
             except TimeoutError:
                 pass
             self._changed.clear()
-            self._report()
+            try:
+                self._report()
+            except Exception as error:
+                # Without reports the scheduler would give the worker up as lost.
+                _log.error("report_failed", exc_info=error)
 
     def _report(self) -> None:
         if not self._registered:

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.worker.server.support import (
     RunningWorker,
     ScriptedScheduler,
@@ -238,3 +240,19 @@ async def test_the_last_report_before_the_end_says_draining() -> None:
     assert scheduler.reports[-1].draining
     assert scheduler.connected == 0
     await scheduler.stop()
+
+
+async def test_a_report_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without reports the scheduler would give the worker up."""
+    async with scheduled_worker(report_interval_s=0.02) as (scheduler, _):
+        sound, failures = EndedAttempts.take, [RuntimeError("unforeseen")]
+
+        def take(self: EndedAttempts) -> Any:
+            if failures:
+                raise failures.pop()
+            return sound(self)
+
+        monkeypatch.setattr(EndedAttempts, "take", take)
+        await eventually(lambda: not failures)
+        seen = len(scheduler.reports)
+        await eventually(lambda: len(scheduler.reports) > seen)

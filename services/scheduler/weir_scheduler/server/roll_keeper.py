@@ -59,7 +59,14 @@ class RollKeeper:
             self._pump.poke()
         while True:
             await asyncio.sleep(self._interval_s)
-            text = Roll.call(self._streams.peers).text()
-            changed = text != noted and self._leadership.active()
-            if changed and await self._leadership.note(text):
-                noted = text
+            try:
+                noted = await self._note(noted)
+            except Exception as error:
+                # Without this task the next term would wait for peers that are long gone.
+                _log.error("roll_failed", exc_info=error)
+
+    async def _note(self, noted: str) -> str:
+        """Notes who is there, if that is news; returns what is noted now."""
+        text = Roll.call(self._streams.peers).text()
+        changed = text != noted and self._leadership.active()
+        return text if changed and await self._leadership.note(text) else noted
