@@ -7,6 +7,7 @@ from weir_cli.stack.child import ChildSpec, StartFailed
 from weir_cli.stack.fleet_look import FleetOrders, Look
 from weir_cli.stack.start_pause import StartPause
 from weir_cli.stack.supervisor import Supervisor
+from weir_core.tasks import end_task
 
 
 class Crew:
@@ -90,9 +91,7 @@ class Crew:
     async def stop(self) -> None:
         """Gives up what it waits for; the supervisor ends the processes."""
         tasks = [*self._starting.values(), *self._leaving.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*map(end_task, tasks))
 
     async def _start(self, name: str) -> None:
         try:
@@ -133,8 +132,7 @@ class Crew:
         task = self._leaving.get(name)
         if task is None:  # it has left meanwhile
             return False
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
         self._supervisor.keep(name)
         return True
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from weir_cli.stack.child import Child, ChildSpec, StartFailed
+from weir_core.tasks import end_task
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 10.0
@@ -94,8 +95,7 @@ class Supervisor:
         """Does not restart a child any more; it goes on until it ends by itself."""
         keeper = self._keepers.pop(name, None)
         if keeper is not None:
-            keeper.cancel()
-            await asyncio.wait({keeper})
+            await end_task(keeper)
 
     async def forget(self, name: str) -> None:
         """Takes a child out of the list that has ended; one that lives is ended by SIGTERM."""

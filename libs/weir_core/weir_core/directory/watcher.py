@@ -79,7 +79,8 @@ class DirectoryWatcher:
             WeirError: DIRECTORY_UNAVAILABLE, after `timeout` seconds.
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._ready.wait()
         return self.required
 
     async def _run(self) -> None:
@@ -102,7 +103,8 @@ class DirectoryWatcher:
         )
         try:
             while True:
-                response = await asyncio.wait_for(call.read(), SILENCE_BOUND_S)
+                async with asyncio.timeout(SILENCE_BOUND_S):
+                    response = await call.read()
                 if not isinstance(response, WatchResponse):
                     return
                 self._take(response)

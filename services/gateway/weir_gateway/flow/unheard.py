@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weir_core.errors import Reason, WeirError
 from weir_core.rpc.framed import Backoff
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.metrics import GatewayMetrics
 
@@ -68,13 +69,11 @@ class Unheard:
     async def stop(self, timeout_s: float) -> None:
         """Tries all once more; what is not heard within `timeout_s` is left to the sweep."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end_task(self._task)
         if self._calls:
             last = asyncio.create_task(self._try_all())
             await asyncio.wait({last}, timeout=timeout_s)
-            last.cancel()
-            await asyncio.wait({last})
+            await end_task(last)
         while self._calls:
             self._give_up(self._calls.popleft(), "the gateway was shut down")
         self._metrics.unheard.set(0)

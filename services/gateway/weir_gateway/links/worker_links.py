@@ -53,9 +53,7 @@ class WorkerLinks:
         """Closes every link."""
         if self._reaper is not None:
             await end_task(self._reaper)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*map(end_task, list(self._tasks)))
         links = [*self._links.values(), *self._lost.values()]
         self._links.clear()
         self._lost.clear()

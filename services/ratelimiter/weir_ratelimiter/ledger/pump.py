@@ -1,11 +1,13 @@
 """Moves events from the account's outbox into the ledger."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from weir_core.errors import WeirError
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.change import EventKind, LedgerEvent
 from weir_ratelimiter.ledger.database import FAILURES, cause_of, told_as_unavailable
@@ -83,8 +85,9 @@ class LedgerPump:
     async def stop(self, drain_s: float = 2.0) -> None:
         """Move what is left, for at most `drain_s` seconds, and end."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=drain_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(drain_s):
+                    await end_task(self._task)
             self._task = None
         try:
             async with asyncio.timeout(drain_s):

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from weir_core.errors import Reason, WeirError
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_scheduler.leadership.boot_clock import boot_us
 from weir_scheduler.leadership.lease import Lease
@@ -144,8 +146,7 @@ class LeasedLeadership:
         task, self._task = self._task, None
         if task is None:
             return
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
         bid = self._lease.release(boot_us())
         self._note()
         if bid is not None:
@@ -154,7 +155,9 @@ class LeasedLeadership:
                     await self._store.bid(bid)
             except (StoreAway, TimeoutError):
                 _log.warning("lease_not_given_back", note="the next scheduler waits for its end")
-        await self._store.close()
+        with suppress(StoreAway, TimeoutError):
+            async with asyncio.timeout(self._call_s()):
+                await self._store.close()
 
     async def _keep(self) -> None:
         while True:

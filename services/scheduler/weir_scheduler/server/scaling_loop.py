@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from weir_core.clock import Clock
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_scheduler.scaling.advisor import Advice, Advisor
 from weir_scheduler.scaling.recommendation import ScalingReason
@@ -53,8 +54,7 @@ class ScalingLoop:
     async def stop(self) -> None:
         """Ends. Idempotent."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_task(self._task)
 
     async def next(self, timeout_s: float) -> bool:
         """Waits for the next judgement; False when there was none in time."""

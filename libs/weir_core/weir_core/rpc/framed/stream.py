@@ -14,6 +14,7 @@ from weir_core.rpc.framed.connection import FramedConnection, protobuf_size
 from weir_core.rpc.framed.errors import StreamClosed
 from weir_core.rpc.framed.options import FramedOptions
 from weir_core.rpc.framed.writer import FramedWriter
+from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 
 ItemT = TypeVar("ItemT")
@@ -101,8 +102,7 @@ class FramedStream(Generic[ItemT, OutT, InT]):
             self._writer.close(why)
             limit_s = self._options.stall_s + self._options.goodbye_s
             await asyncio.wait({self._task}, timeout=limit_s)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_task(self._task)
 
     def expect_frames(self, every_s: float) -> None:
         """The present peer is lost after so long without a frame, if `options` allow it longer.
