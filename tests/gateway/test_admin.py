@@ -79,10 +79,11 @@ async def test_every_rpc_asks_for_the_secret_and_takes_no_other(tmp_path: Path) 
 
 async def _pages(stub: Any) -> None:
     """Every user once, in order, whatever the size of a page; and nothing secret in answers."""
-    call = {"metadata": (("authorization", f"Bearer {SECRET}"),), "timeout": 20}
+    call: dict[str, Any] = {"metadata": (("authorization", f"Bearer {SECRET}"),), "timeout": 20}
     for name in "dbca":
         await stub.PutUser(pb.PutUserRequest(user=User(id=name, tenant_id="acme")), **call)
-    seen, token = [], ""
+    seen: list[str] = []
+    token = ""
     while True:
         request = pb.ListUsersRequest(tenant_id="acme", page_size=2, page_token=token)
         page = await stub.ListUsers(request, **call)
@@ -93,10 +94,11 @@ async def _pages(stub: Any) -> None:
     assert seen == ["a", "alice", "b", "c", "d"]
     keys = await stub.ListKeys(pb.ListKeysRequest(), **call)
     assert all(not key.hashes for key in keys.api_keys)
-    events, token = [], ""
+    events: list[Any] = []
     while True:
-        request = pb.ListAuditEventsRequest(tenant_id="acme", page_size=2, page_token=token)
-        trail = await stub.ListAuditEvents(request, **call)
+        trail = await stub.ListAuditEvents(
+            pb.ListAuditEventsRequest(tenant_id="acme", page_size=2, page_token=token), **call
+        )
         events.extend(trail.events)
         token = trail.next_page_token
         if not token:
@@ -120,7 +122,7 @@ async def _pages(stub: Any) -> None:
 async def test_where_it_is_off_it_says_why(
     tmp_path: Path, settings: dict[str, str], told: str
 ) -> None:
-    given = {name: value.format(tmp_path) for name, value in settings.items()}
+    given: dict[str, Any] = {name: value.format(tmp_path) for name, value in settings.items()}
     async with running_gateway(tmp_path, **given) as gateway:
         for method in METHODS:
             header = f"Bearer {SECRET}"
