@@ -45,9 +45,8 @@ async def test_a_weak_secret_is_refused_at_start_and_not_quoted(
         check_secret(SecretStr(secret), TOKEN)
     assert not secret or secret not in str(caught.value)
     database = SecretStr(f"sqlite:///{tmp_path}/directory.sqlite")
-    settings = GatewaySettings(
-        database_url=database, admin_secret=SecretStr(secret), cluster_token=TOKEN
-    )
+    given: dict[str, Any] = {"database_url": database, "admin_secret": SecretStr(secret)}
+    settings = GatewaySettings(**(given | {"cluster_token": TOKEN}))
     telemetry = Telemetry(tracing=Tracing("gateway"), registry=create_registry())
     with pytest.raises(StartupError, match=told):
         GatewayApp(settings, telemetry)
