@@ -2,9 +2,16 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.scheduler.support import GATEWAY, SECOND, Bench, FixedRules
 from weir_core.errors import Reason
@@ -12,7 +19,7 @@ from weir_scheduler.dispatch.outbox import Dispatch
 from weir_scheduler.dispatch.preemption import BURST
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.rules.preemption_rules import PreemptionRules
-from weir_scheduler.rules.rules import Isolation, WorkerRules
+from weir_scheduler.rules.rules import Isolation, TenantRules, WorkerRules
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker_report import AttemptEnd, AttemptUsage
 
@@ -23,7 +30,10 @@ RULES = PreemptionRules(
 
 
 class PreemptionMachine(RuleBasedStateMachine):
-    """One pool of two workers; gateways answer, are late, or have streamed meanwhile."""
+    """Two workers of a version, so of two lanes; one tenant may run one request at once.
+
+    Gateways answer, are late, or have streamed meanwhile.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,10 +42,11 @@ class PreemptionMachine(RuleBasedStateMachine):
             policy="priority",
             workers=WorkerRules(1, 65_536, 512, 1),
             preemption=RULES,
+            tenants={"capped": TenantRules(1, 1, 0)},
         )
         self.bench = Bench(rules)
         for worker_id in WORKERS:
-            self.bench.worker(worker_id)
+            self.bench.worker(worker_id, model_version="v1")
         self.urgency: dict[str, tuple[bool, int]] = {}
         self.streamed: set[AttemptKey] = set()
         self.answered: set[AttemptKey] = set()
@@ -48,13 +59,20 @@ class PreemptionMachine(RuleBasedStateMachine):
     def live(self) -> list[Dispatch]:
         return [d for d in self.bench.out.dispatches if d.key not in self.over]
 
-    @rule(burst=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=4))
-    def enqueue(self, burst: list[tuple[int, bool]]) -> None:
+    @rule(
+        burst=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=4),
+        tenant=st.sampled_from(["t", "t", "capped"]),
+        version=st.sampled_from(["", "", "v1"]),
+        session_id=st.sampled_from(["", "s"]),
+    )
+    def enqueue(self, burst: list[tuple[int, bool]], tenant: str = "t", **fields: str) -> None:
         for priority, interactive in burst:
             request_id = f"r{len(self.urgency)}"
             self.urgency[request_id] = (interactive, priority)
             request_class = RequestClass.INTERACTIVE if interactive else RequestClass.BATCH
-            self.bench.enqueue(request_id, priority=priority, request_class=request_class)
+            self.bench.enqueue(
+                request_id, tenant, priority=priority, request_class=request_class, **fields
+            )
 
     @precondition(lambda self: bool(self.live()))
     @rule(data=st.data())
@@ -138,6 +156,20 @@ class PreemptionMachine(RuleBasedStateMachine):
             assert record is None or record.preemptions == 0, "no cascade"
 
     @invariant()
+    def no_claim_outlives_its_cause(self) -> None:
+        self.bench.scheduler.pump()
+        now_us = self.bench.clock.monotonic_us()
+        for claim in self.bench.scheduler._preempter._claims.values():
+            record = self.bench.scheduler._state.requests.get(claim.request_id)
+            assert record is not None
+            assert record.waits
+            assert claim.deadline_us > now_us
+
+    @invariant()
+    def a_tenant_runs_no_more_than_it_may(self) -> None:
+        assert self.bench.scheduler._state.attempts.running_of("capped") <= 1
+
+    @invariant()
     def caps_of_requests_hold(self) -> None:
         assert all(count <= RULES.max_preemptions for count in self.given.values())
         for record in self.bench.scheduler._state.requests:
@@ -175,6 +207,14 @@ class PreemptionMachine(RuleBasedStateMachine):
 
 
 PreemptionMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None
+    max_examples=25, stateful_step_count=30, deadline=None
 )
 TestPreemptionMachine = PreemptionMachine.TestCase
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+def test_many_more_lives() -> None:
+    run_state_machine_as_test(
+        PreemptionMachine, settings=settings(max_examples=1_000, deadline=None)
+    )
