@@ -296,6 +296,19 @@ async def test_a_request_that_the_scheduler_fails_to_take_in_is_told_so(
         assert reason_name(rejected.error_reason) == "INTERNAL"
 
 
+async def test_an_answer_of_fewer_than_no_tokens_is_charged_nothing_and_ends() -> None:
+    async with live_scheduler() as live:
+        worker = await live.worker()
+        gateway = await live.gateway()
+        await gateway.enqueue("r1")
+        dispatched = await gateway.dispatched("r1")
+        await worker.run(dispatched, output=-(2**40))
+        await gateway.finish(dispatched, output=-(2**40))
+        await worker.end(dispatched.attempt)
+        await eventually(live.at_rest)
+        assert live.sample("weir_scheduler_service_tokens_total", {"tenant": "acme"}) == 10
+
+
 async def test_a_worker_of_negative_size_is_refused_by_field() -> None:
     async with live_scheduler() as live:
         call = live.stub.ConnectWorker()

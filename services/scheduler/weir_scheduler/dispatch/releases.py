@@ -45,7 +45,7 @@ class Releases:
         bounds = self._state.bounds
         prompt = attempt.uncached_estimate
         if usage.prompt_tokens:
-            prompt = attempt.prompt_tokens - usage.cached_prompt_tokens
+            prompt = max(0, attempt.prompt_tokens - usage.cached_prompt_tokens)
         output = usage.completion_tokens * bounds.output_weight
         self.charge(attempt, prompt * bounds.prompt_weight + output)
 

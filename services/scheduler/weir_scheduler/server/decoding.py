@@ -74,9 +74,11 @@ def attempt_key(message: lifecycle_pb2.Attempt) -> AttemptKey:
 
 
 def usage(message: Usage) -> AttemptUsage:
-    """Tokens of an attempt."""
+    """Tokens of an attempt; a count below 0 is 0: nobody may be charged less than nothing."""
     return AttemptUsage(
-        message.prompt_tokens, message.cached_prompt_tokens, message.completion_tokens
+        max(0, message.prompt_tokens),
+        max(0, message.cached_prompt_tokens),
+        max(0, message.completion_tokens),
     )
 
 
@@ -197,9 +199,10 @@ def _load(message: report_wire.WorkerLoad) -> WorkerLoad:
 
 
 def _progress(message: report_wire.AttemptProgress) -> AttemptProgress:
-    cached = message.cached_prompt_tokens
-    used = AttemptUsage(message.computed_prompt_tokens + cached, cached, message.completion_tokens)
-    return AttemptProgress(attempt_key(message.attempt), used, message.kv_blocks)
+    cached = max(0, message.cached_prompt_tokens)
+    prompt = max(0, message.computed_prompt_tokens) + cached
+    used = AttemptUsage(prompt, cached, max(0, message.completion_tokens))
+    return AttemptProgress(attempt_key(message.attempt), used, max(0, message.kv_blocks))
 
 
 def _end(message: report_wire.AttemptEnd) -> AttemptEnd:
