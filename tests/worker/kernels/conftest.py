@@ -16,7 +16,7 @@ def kernels(request: pytest.FixtureRequest) -> Kernels:
     """The kernels at one level; the libraries stay in the user's cache, as a worker's do."""
     if request.param == "none":
         pytest.skip("kernels need Linux on x86-64 with AVX2")
-    return Kernels(build(request.param, timeout_s=100), request.param)
+    return Kernels(build(request.param, timeout_s=300), request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -55,12 +55,12 @@ def test_flags_are_read_from_the_first_processor(tmp_path: Path) -> None:
 def test_a_library_is_compiled_once_and_loads(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "avx2" not in cpu_flags():
         pytest.skip("kernels need AVX2")
-    path = build.build("avx2", timeout_s=100)
+    path = build.build("avx2", timeout_s=300)
     assert path.parent == home
     assert os.listdir(home) == [path.name]
     Kernels(path, "avx2")
     _compiler(monkeypatch, home, "exit 1")
-    assert build.build("avx2", timeout_s=100) == path
+    assert build.build("avx2", timeout_s=300) == path
 
 
 def test_a_compiler_that_does_not_know_the_widest_level_makes_the_next(

@@ -136,3 +136,33 @@ def test_what_does_not_fit_is_refused(kernels: Kernels) -> None:
     k = torch.zeros(3, 2, 16)
     with pytest.raises(InvalidField, match="keys, values is"):
         cache.write(0, k, k, torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("window", [None, 1030])
+def test_spans_of_a_long_context_are_merged_alike_by_whoever_computes_them(
+    kernels: Kernels, window: int | None
+) -> None:
+    slices = [(2100, 3), (1023, 1), (1024, 1), (1000, 60), (3, 1)]
+    batch = _batch(slices, 16, 336)
+    filled = _Filled(kernels, 336, 16, 2, 16)
+    q = _queries(batch, 4, 16)
+    backend = NativeAttention(kernels)
+    together = _attend(backend, batch, filled.native, q, window)
+    expected = _attend(GatherAttention(), batch, filled.plain, q, window)
+    torch.testing.assert_close(together, expected, atol=2e-6, rtol=2e-5)
+    torch.set_num_threads(1)
+    assert torch.equal(_attend(backend, batch, filled.native, q, window), together)
+    # Beside enough rows that no thread takes a span by itself.
+    pieces = [*batch.slices, SequenceSlice(0, 200, list(range(13)))]
+    crowd = ForwardBatch([0] * (len(q) + 200), pieces, [])
+    more = _attend(backend, crowd, filled.native, torch.cat([q, q.new_ones(200, 4, 16)]), window)
+    assert torch.equal(more[: len(q)], together)
+    first = 0
+    for piece in batch.slices:
+        for row in range(piece.length):
+            own = SequenceSlice(piece.start + row, 1, piece.block_table)
+            single = _attend(
+                backend, ForwardBatch([0], [own], []), filled.native, q[first + row][None], window
+            )
+            assert torch.equal(single[0], together[first + row])
+        first += piece.length

@@ -191,7 +191,7 @@ def _avx2() -> Kernels:
     """The only level whose 8-bit layers the decoder knows."""
     if "avx2" not in levels(cpu_flags()):
         pytest.skip("kernels need Linux on x86-64 with AVX2")
-    return Kernels(build("avx2", timeout_s=100), "avx2")
+    return Kernels(build("avx2", timeout_s=300), "avx2")
 
 
 def _bits(model: LlamaModel) -> torch.Tensor:

@@ -24,10 +24,10 @@ extern "C" WEIR_EXPORT void weir_attend(const float* q, int64_t stride, const fl
                                         const Task* tasks, int64_t num_tasks, int64_t heads,
                                         int64_t kv_heads, int64_t dim, int64_t block_size,
                                         int64_t window, float* out, int threads) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (int64_t index = 0; index < num_tasks * kv_heads; ++index) {
-    const Task& task = tasks[index / kv_heads];
-    const Cache cache{kv_heads, dim, block_size, keys, values, tables + task.table};
-    attend_task(task, index % kv_heads, q, stride, cache, heads, window, out);
-  }
+  static thread_local Pieces own;  // the caller's; shared with the threads of this call
+  Pieces& pieces = own;
+  const Attention attention{tasks, num_tasks, q,        stride, keys,       values, tables,
+                            heads, kv_heads,  dim, block_size, window, out};
+#pragma omp parallel num_threads(threads)
+  attend(attention, pieces);
 }

@@ -2,8 +2,10 @@
 //
 // Keys are [blocks, kv_heads, dim, block_size], so that 16 neighbours in a sequence are one
 // vector; values are [blocks, kv_heads, block_size, dim]. The softmax is kept running over tiles
-// of 64 keys at absolute places (Dao et al., "FlashAttention", 2022): each query's sums depend
-// on its own position and on nothing else in the call.
+// of 64 keys at absolute places (Dao et al., "FlashAttention", 2022), and begun anew in each span
+// of 1,024; spans are merged in order (Dao et al., "Flash-Decoding", 2023), whether one thread
+// computes them all or several share a long context: each query's sums depend on its own position
+// and on nothing else in the call.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +18,8 @@
 namespace weir {
 
 constexpr int kTile = 64;   // keys
+constexpr int64_t kSpan = 1024;    // keys, a multiple of a tile
+constexpr int64_t kFewRows = 128;  // up to here threads share the spans of one row
 constexpr int kGroup = 16;  // keys of one vector, or of two; divides every block size
 constexpr int kRows = 4;    // queries computed side by side
 constexpr int kParts = kGroup / kLanes;
@@ -37,19 +41,22 @@ struct Cache {
   }
 };
 
-// scores[r][0..] = q[r] . keys of `kTogether` groups.
+// scores[r][0..] = q[r] . keys of `kTogether` groups; those at `next` are fetched meanwhile.
 template <int R>
-void score_groups(const float* q, const float* const* keys, const Cache& c, float* scores) {
+void score_groups(const float* q, const float* const* keys, const float* const* next,
+                  const Cache& c, float* scores) {
   Floats sums[R][kTogether][kParts] = {};
   for (int64_t d = 0; d < c.dim; ++d)
 #pragma GCC unroll 8
-    for (int g = 0; g < kTogether; ++g)
+    for (int g = 0; g < kTogether; ++g) {
+      _mm_prefetch((const char*)(next[g] + d * c.block_size), _MM_HINT_T0);
 #pragma GCC unroll 2
       for (int p = 0; p < kParts; ++p) {
         const Floats k = load(keys[g] + d * c.block_size + p * kLanes);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) sums[r][g][p] = sums[r][g][p] + k * q[r * c.dim + d];
       }
+    }
   for (int r = 0; r < R; ++r) std::memcpy(scores + r * kTile, sums[r], sizeof sums[r]);
 }
 
@@ -92,6 +99,19 @@ struct Softmax {
   float peak = -std::numeric_limits<float>::infinity(), sum = 0;
 };
 
+// The largest of `peak` and the scores from `from` to `to`; NaN among them is passed over.
+inline float largest(const float* scores, int from, int to, float peak) {
+  Floats most = spread(peak);
+  int j = from;
+  for (; j + kLanes <= to; j += kLanes) {
+    const Floats some = load(scores + j);
+    most = some > most ? some : most;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) peak = most[lane] > peak ? most[lane] : peak;
+  for (; j < to; ++j) peak = scores[j] > peak ? scores[j] : peak;
+  return peak;
+}
+
 // Turns the scores of keys `from` to `to` into weights, the others into 0; returns what earlier
 // sums shrink by.
 inline float soften(float* scores, int from, int to, Softmax& state) {
@@ -99,8 +119,7 @@ inline float soften(float* scores, int from, int to, Softmax& state) {
     std::memset(scores, 0, kTile * sizeof(float));
     return 1.0f;
   }
-  float peak = state.peak;
-  for (int j = from; j < to; ++j) peak = scores[j] > peak ? scores[j] : peak;
+  const float peak = largest(scores, from, to, state.peak);
   for (int j = 0; j < kTile; j += kLanes) store(scores + j, exp(load(scores + j) - peak));
   for (int j = 0; j < from; ++j) scores[j] = 0;
   for (int j = to; j < kTile; ++j) scores[j] = 0;
@@ -114,12 +133,16 @@ inline float soften(float* scores, int from, int to, Softmax& state) {
 }
 
 struct Scratch {
-  std::vector<float> q, scores, outputs;
-  std::vector<Softmax> states;
+  std::vector<float> q, scores, outputs, all_outputs;
+  std::vector<Softmax> states, all_states;  // of one span, of all
 
   void fit(int64_t rows, int64_t dim) {
-    if (q.size() < size_t(rows * dim)) q.resize(rows * dim), outputs.resize(rows * dim);
+    if (q.size() < size_t(rows * dim))
+      q.resize(rows * dim), outputs.resize(rows * dim), all_outputs.resize(rows * dim);
     if (scores.size() < size_t(rows * kTile)) scores.resize(rows * kTile);
+    all_states.assign(rows, Softmax{});
+  }
+  void clear(int64_t rows, int64_t dim) {
     std::fill_n(outputs.begin(), rows * dim, 0.0f);
     states.assign(rows, Softmax{});
   }
@@ -133,21 +156,33 @@ struct Scratch {
     default: call(4); break;      \
   }
 
-inline void score_tile(const Cache& c, int64_t head, int64_t tile, int count, int64_t rows, Scratch& s) {
+// `end`: of the keys; the tile after this one is fetched as far as there is one.
+inline void score_tile(const Cache& c, int64_t head, int64_t tile, int count, int64_t end,
+                       int64_t rows, Scratch& s) {
   for (int group = 0; group * kGroup < count; group += kTogether) {
-    const float* keys[kTogether];
+    const float *keys[kTogether], *next[kTogether];
     for (int g = 0; g < kTogether; ++g) {
       // A group beyond the last key is read as the last one and weighs nothing.
       const int64_t wanted = tile + (group + g) * kGroup;
       const int64_t last = tile + (count - 1) / kGroup * kGroup;
       keys[g] = c.key(wanted < last ? wanted : last, head);
+      next[g] = wanted + kTile < end ? c.key(wanted + kTile, head) : keys[g];
     }
     for (int64_t row = 0; row < rows; row += kRows) {
       const float* q = s.q.data() + row * c.dim;
       float* scores = s.scores.data() + row * kTile + group * kGroup;
-#define WEIR_SCORE(R) score_groups<R>(q, keys, c, scores)
+#define WEIR_SCORE(R) score_groups<R>(q, keys, row ? keys : next, c, scores)
       WEIR_BY_ROWS(rows - row, WEIR_SCORE)
     }
+  }
+}
+
+// Fetches the values of the tile after this one, as far as there is one.
+inline void fetch_values(const Cache& c, int64_t head, int64_t tile, int64_t end) {
+  for (int64_t key = tile + kTile; key < tile + 2 * kTile && key < end; key += kGroup) {
+    const char* first = (const char*)c.value(key, head);
+    for (int64_t line = 0; line < kGroup * c.dim; line += 16)
+      _mm_prefetch(first + line * sizeof(float), _MM_HINT_T1);
   }
 }
 
@@ -184,15 +219,43 @@ inline void soften_tile(const Task& task, int64_t fold, int64_t window, int64_t 
   }
 }
 
-inline void attend(const Task& task, const Cache& c, int64_t head, int64_t fold, int64_t window,
-            Scratch& s) {
-  const int64_t rows = task.count * fold, end = task.start + task.count;
-  const int64_t first = window ? std::max<int64_t>(0, task.start + 1 - window) : 0;
+inline int64_t first_key(const Task& task, int64_t window) {
+  return window ? std::max<int64_t>(0, task.start + 1 - window) : 0;
+}
+
+// The sums over the keys of one span, into the scratch.
+inline void attend_span(const Task& task, const Cache& c, int64_t head, int64_t fold,
+                        int64_t window, int64_t span, Scratch& s) {
+  const int64_t rows = task.count * fold, all = task.start + task.count;
+  const int64_t first = std::max(first_key(task, window), span * kSpan);
+  const int64_t end = std::min(all, (span + 1) * kSpan);
+  s.clear(rows, c.dim);
   for (int64_t tile = first / kTile * kTile; tile < end; tile += kTile) {
     const int count = int(std::min<int64_t>(end - tile, kTile));
-    score_tile(c, head, tile, count, rows, s);
+    score_tile(c, head, tile, count, all, rows, s);
+    fetch_values(c, head, tile, all);
     soften_tile(task, fold, window, tile, c.dim, s);
     weigh_tile(c, head, tile, count, rows, s);
+  }
+}
+
+// Adds sums over further keys; rows that saw none of them stay as they are.
+inline void merge(const float* outputs, const Softmax* states, int64_t rows, int64_t dim,
+                  float* all_outputs, Softmax* all) {
+  for (int64_t row = 0; row < rows; ++row, outputs += dim, all_outputs += dim) {
+    const Softmax more = states[row];
+    if (more.sum == 0) continue;
+    if (all[row].sum == 0) {
+      all[row] = more;
+      std::memcpy(all_outputs, outputs, dim * sizeof(float));
+      continue;
+    }
+    const float peak = more.peak > all[row].peak ? more.peak : all[row].peak;
+    const float old = exp(spread(all[row].peak - peak))[0], fresh = exp(spread(more.peak - peak))[0];
+    all[row].sum = all[row].sum * old + more.sum * fresh;
+    all[row].peak = peak;
+    for (int64_t d = 0; d < dim; d += kLanes)
+      store(all_outputs + d, load(all_outputs + d) * old + load(outputs + d) * fresh);
   }
 }
 
@@ -208,22 +271,119 @@ inline void store_row(const float* k, const float* v, int64_t slot, int64_t kv_h
   }
 }
 
-// One task for one KV head: q is [rows, heads, dim] with rows `stride` apart, out without gaps.
-inline void attend_task(const Task& task, int64_t head, const float* q, int64_t stride,
-                        const Cache& cache, int64_t heads, int64_t window, float* out) {
-  static thread_local Scratch s;
-  const int64_t dim = cache.dim, fold = heads / cache.kv_heads, rows = task.count * fold;
-  const float scale = 1.0f / std::sqrt(float(dim));
-  s.fit(rows, dim);
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* from = q + (task.first + row / fold) * stride + (head * fold + row % fold) * dim;
-    for (int64_t d = 0; d < dim; ++d) s.q[row * dim + d] = from[d] * scale;
+// What a call attends to: q is [rows, heads, dim] with rows `stride` apart, out without gaps.
+struct Attention {
+  const Task* tasks;
+  int64_t num_tasks;
+  const float* q;
+  int64_t stride;
+  const float *keys, *values;
+  const int32_t* tables;
+  int64_t heads, kv_heads, dim, block_size, window;
+  float* out;
+
+  int64_t fold() const { return heads / kv_heads; }
+  Cache cache(const Task& task) const {
+    return {kv_heads, dim, block_size, keys, values, tables + task.table};
   }
-  attend(task, cache, head, fold, window, s);
+};
+
+// One KV head of a task: all its spans, or one of several that are merged afterwards.
+struct Piece {
+  int64_t task, head, span, spans;  // `spans` from `span` on
+  int64_t place;                    // of its sums, in rows; -1: it writes the result itself
+};
+
+struct Pieces {
+  std::vector<Piece> list;
+  bool shared;  // whether spans are to be merged
+  std::vector<float> outputs;
+  std::vector<Softmax> states;
+
+  void plan(const Attention& a) {
+    list.clear();
+    int64_t rows = 0, places = 0;
+    for (int64_t t = 0; t < a.num_tasks; ++t) rows += a.tasks[t].count;
+    for (int64_t t = 0; t < a.num_tasks; ++t) {
+      const Task& task = a.tasks[t];
+      const int64_t first = first_key(task, a.window) / kSpan;
+      const int64_t spans = (task.start + task.count - 1) / kSpan + 1 - first;
+      const bool apart = spans > 1 && rows <= kFewRows;
+      for (int64_t head = 0; head < a.kv_heads; ++head) {
+        if (!apart) list.push_back({t, head, first, spans, -1});
+        for (int64_t span = 0; apart && span < spans; ++span) {
+          list.push_back({t, head, first + span, spans - span, places});
+          places += task.count * a.fold();
+        }
+      }
+    }
+    shared = places > 0;
+    if (states.size() < size_t(places)) states.resize(places), outputs.resize(places * a.dim);
+  }
+};
+
+inline void load_queries(const Attention& a, const Task& task, int64_t head, Scratch& s) {
+  const int64_t fold = a.fold(), rows = task.count * fold;
+  const float scale = 1.0f / std::sqrt(float(a.dim));
+  s.fit(rows, a.dim);
   for (int64_t row = 0; row < rows; ++row) {
-    float* to = out + ((task.first + row / fold) * heads + head * fold + row % fold) * dim;
-    const float share = 1.0f / s.states[row].sum;
-    for (int64_t d = 0; d < dim; ++d) to[d] = s.outputs[row * dim + d] * share;
+    const float* from = a.q + (task.first + row / fold) * a.stride + (head * fold + row % fold) * a.dim;
+    for (int64_t d = 0; d < a.dim; ++d) s.q[row * a.dim + d] = from[d] * scale;
+  }
+}
+
+inline void write_result(const Attention& a, const Task& task, int64_t head, const Scratch& s) {
+  const int64_t fold = a.fold();
+  for (int64_t row = 0; row < task.count * fold; ++row) {
+    float* to = a.out + ((task.first + row / fold) * a.heads + head * fold + row % fold) * a.dim;
+    const float share = 1.0f / s.all_states[row].sum;
+    for (int64_t d = 0; d < a.dim; ++d) to[d] = s.all_outputs[row * a.dim + d] * share;
+  }
+}
+
+inline void attend_piece(const Attention& a, const Piece& piece, Pieces& pieces, Scratch& s) {
+  const Task& task = a.tasks[piece.task];
+  const int64_t rows = task.count * a.fold();
+  const Cache cache = a.cache(task);
+  load_queries(a, task, piece.head, s);
+  if (piece.place >= 0) {
+    attend_span(task, cache, piece.head, a.fold(), a.window, piece.span, s);
+    std::copy_n(s.outputs.data(), rows * a.dim, pieces.outputs.data() + piece.place * a.dim);
+    std::copy_n(s.states.data(), rows, pieces.states.data() + piece.place);
+    return;
+  }
+  for (int64_t span = piece.span; span < piece.span + piece.spans; ++span) {
+    attend_span(task, cache, piece.head, a.fold(), a.window, span, s);
+    merge(s.outputs.data(), s.states.data(), rows, a.dim, s.all_outputs.data(), s.all_states.data());
+  }
+  write_result(a, task, piece.head, s);
+}
+
+// Merges what was computed from the first of several spans on.
+inline void merge_pieces(const Attention& a, const Piece* first, const Pieces& pieces, Scratch& s) {
+  const Task& task = a.tasks[first->task];
+  const int64_t rows = task.count * a.fold();
+  s.fit(rows, a.dim);
+  for (const Piece* piece = first; piece < first + first->spans; ++piece)
+    merge(pieces.outputs.data() + piece->place * a.dim, pieces.states.data() + piece->place, rows,
+          a.dim, s.all_outputs.data(), s.all_states.data());
+  write_result(a, task, first->head, s);
+}
+
+// Called by all threads of a region, which share `pieces` and wait for each other at the end.
+inline void attend(const Attention& a, Pieces& pieces) {
+  static thread_local Scratch s;
+#pragma omp single
+  pieces.plan(a);
+  const int64_t count = int64_t(pieces.list.size());
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t i = 0; i < count; ++i) attend_piece(a, pieces.list[i], pieces, s);
+  if (!pieces.shared) return;
+#pragma omp for schedule(static)
+  for (int64_t i = 0; i < count; ++i) {
+    const Piece& piece = pieces.list[i];
+    const bool first = !i || pieces.list[i - 1].task != piece.task || pieces.list[i - 1].head != piece.head;
+    if (piece.place >= 0 && first) merge_pieces(a, &piece, pieces, s);
   }
 }
 

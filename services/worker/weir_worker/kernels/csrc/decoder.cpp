@@ -40,6 +40,7 @@ struct Step {
 
 struct Work {
   wide::Rows quantised;
+  Pieces pieces;
   std::vector<float> qkv, attended, gate_up, x;
 
   void fit(const Decoder& d, int64_t rows) {
@@ -104,15 +105,11 @@ void rotate_and_store(float* qkv, const Decoder& d, const Layer& layer, const St
 }
 
 void attend_all(const float* qkv, const Decoder& d, const Layer& layer, const Step& step,
-                float* out) {
+                Pieces& pieces, float* out) {
   const int64_t stride = (d.heads + 2 * d.kv_heads) * d.dim;
-#pragma omp for schedule(dynamic, 1)
-  for (int64_t index = 0; index < step.num_tasks * d.kv_heads; ++index) {
-    const Task& task = step.tasks[index / d.kv_heads];
-    const Cache cache{d.kv_heads,  d.dim,        d.block_size,
-                      layer.keys, layer.values, step.tables + task.table};
-    attend_task(task, index % d.kv_heads, qkv, stride, cache, d.heads, layer.window, out);
-  }
+  attend({step.tasks, step.num_tasks, qkv, stride, layer.keys, layer.values, step.tables, d.heads,
+          d.kv_heads, d.dim, d.block_size, layer.window, out},
+         pieces);
 }
 
 // Keeps the wanted rows of x and of what was attended, which move to the front.
@@ -134,7 +131,7 @@ void run_layer(const Decoder& d, const Layer& layer, const Step& step, bool last
   int64_t rows = step.rows;
   if (last) rows = step.num_wanted;
   if (!rows) return;
-  attend_all(work.qkv.data(), d, layer, step, work.attended.data());
+  attend_all(work.qkv.data(), d, layer, step, work.pieces, work.attended.data());
   if (last) keep_wanted(d, step, x, work.attended.data());
   quantise_plain(work.attended.data(), d.heads * d.dim, rows, work.quantised);
   wide::multiply(*layer.output, work.quantised, rows, true, x);
