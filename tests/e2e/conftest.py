@@ -28,10 +28,23 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_llama(tmp_path_factory.mktemp("models") / "tiny")
 
 
+def _told_of_tools(folder: Path, home: Path) -> Path:
+    """The same model; its template, which renders all else as before, tells of tools too."""
+    linked = home / folder.name
+    linked.mkdir()
+    for entry in folder.iterdir():
+        if entry.name != "chat_template.jinja":
+            (linked / entry.name).symlink_to(entry)
+    source = (folder / "chat_template.jinja").read_text()
+    tools = "{% if tools %}{{ tools | tojson }} as <tool_call>{json}</tool_call>{% endif %}"
+    (linked / "chat_template.jinja").write_text(tools + source)
+    return linked
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def smollm2(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
     """A stack that serves the default model to two tenants."""
-    folder = default_model_folder()
+    folder = _told_of_tools(default_model_folder(), tmp_path_factory.mktemp("models"))
     tenants = {"acme": {"plan": "wide"}, "globex": {"plan": "wide"}}
     state = tmp_path_factory.mktemp("smollm2") / "state"
     async with deployed(state, folder, tenants=tenants, plans=WIDE) as stack:

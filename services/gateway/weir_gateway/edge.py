@@ -156,6 +156,7 @@ class Edge:
         settings = self._settings
         return create_http_app(
             reception=self._reception,
+            preparer=self._preparer,
             models=self._models,
             limits=self._limits,
             clock=self._clock,

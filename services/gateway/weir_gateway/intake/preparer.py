@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import DeliveryMode, RequestClass, Subject
@@ -25,6 +26,7 @@ from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.kv_use import check_kv_quota
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.intake.routing import resolve_model, resolve_versions
+from weir_gateway.intake.shape import Shape
 from weir_gateway.intake.version_choice import sticky_key
 from weir_gateway.text.model_text import ModelText, Prompt
 from weir_gateway.text.model_texts import ModelTexts
@@ -86,11 +88,35 @@ class Preparer:
             WeirError: as `prepare`.
         """
         check_request(request)
+        text, context = self._text(caller, request)
+        return await self._prompt(text, caller.tenant_id, request, context), context
+
+    def token_texts(
+        self, caller: Caller, request: GenerationRequest, token_ids: list[int]
+    ) -> list[str]:
+        """Tokens as the vocabulary of the request's model spells them. Raises WeirError."""
+        return self._text(caller, request)[0].token_texts(token_ids)
+
+    async def detokenize(self, caller: Caller, request: GenerationRequest) -> str:
+        """The text of a request's `token_ids`, special tokens included.
+
+        Raises:
+            WeirError: as `prepare`; INVALID_FIELD for more tokens than the model's context.
+        """
+        check_request(request)
+        text, context = self._text(caller, request)
+        ids = list(request.token_ids or ())
+        if len(ids) > context:
+            raise InvalidField(request.names.prompt, Shape(ids), f"at most {context} token ids")
+        text.ids_prompt(ids, request.names.prompt)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(text.decode, ids, special=True))
+
+    def _text(self, caller: Caller, request: GenerationRequest) -> tuple[ModelText, int]:
+        """The texts of the request's model, and its context."""
         model = resolve_model(self._directory.required, caller, request.model)
         version = _versions(model, caller, request)[0]
-        text = self._texts.get(model.name, version.folder)
-        context = model.max_context_tokens
-        return await self._prompt(text, caller.tenant_id, request, context), context
+        return self._texts.get(model.name, version.folder), model.max_context_tokens
 
     def _alike(
         self, model: Model, text: ModelText, versions: Sequence[ModelVersion]

@@ -20,11 +20,15 @@ from weir_core.errors.openai import to_http
 from weir_core.ids import new_request_id
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.metrics_app import metrics_routes
+from weir_gateway.anthropic.count_endpoint import CountEndpoint
+from weir_gateway.anthropic.dialect import AnthropicDialect
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.model_list import ModelList
+from weir_gateway.intake.preparer import Preparer
+from weir_gateway.openai.dialect import Dialect, OpenAiDialect
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
-from weir_gateway.openai.requests import chat_request, completion_request
+from weir_gateway.openai.tokenize_endpoint import TokenizeEndpoint
 
 _log = get_logger(__name__)
 
@@ -42,12 +46,19 @@ _EXPOSED = (
         for resource in ("requests", "tokens", "budget")
     ),
     "x-ratelimit-resource-budget",
+    "request-id",
+    *(
+        f"anthropic-ratelimit-{resource}-{what}"
+        for resource in ("requests", "tokens")
+        for what in ("limit", "remaining", "reset")
+    ),
 )
 
 
 def create_http_app(
     *,
     reception: Reception,
+    preparer: Preparer,
     models: ModelList,
     limits: LimitsPage,
     clock: Clock,
@@ -62,6 +73,7 @@ def create_http_app(
 
     Args:
         reception: takes requests in.
+        preparer: counts tokens.
         models: what `/v1/models` shows.
         limits: what `/v1/limits` shows.
         clock: for ids and headers.
@@ -72,24 +84,32 @@ def create_http_app(
         cors_origins: origins that browsers may call from; `*` for all.
     """
 
-    def endpoint(to_request: Any, *, chat: bool) -> GenerationEndpoint:
+    def endpoint(dialect: Dialect) -> GenerationEndpoint:
         return GenerationEndpoint(
             reception=reception,
+            dialect=dialect,
             clock=clock,
-            to_request=to_request,
-            chat=chat,
             max_body=max_body,
             ping_s=ping_s,
             stall_s=stall_s,
         )
 
-    chat = endpoint(chat_request, chat=True)
-    completion = endpoint(completion_request, chat=False)
+    chat = endpoint(OpenAiDialect(chat=True))
+    completion = endpoint(OpenAiDialect(chat=False))
+    messages = endpoint(AnthropicDialect())
+    parts: Any = {"reception": reception, "preparer": preparer, "clock": clock}
+    parts |= {"max_body": max_body, "stall_s": stall_s}
+    count, tokenize = CountEndpoint(**parts), TokenizeEndpoint(**parts, reverse=False)
+    detokenize = TokenizeEndpoint(**parts, reverse=True)
     pages = _Pages(reception, models, limits, clock, not_ready)
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
+            Route("/v1/messages", messages, methods=["POST"]),
+            Route("/v1/messages/count_tokens", count, methods=["POST"]),
+            Route("/v1/tokenize", tokenize, methods=["POST"]),
+            Route("/v1/detokenize", detokenize, methods=["POST"]),
             Route("/v1/models", pages.list_models),
             Route("/v1/models/{name:path}", pages.get_model),
             Route("/v1/limits", pages.show_limits),
@@ -112,7 +132,8 @@ def create_http_app(
         expose_headers=list(_EXPOSED),
         max_age=600,
     )
-    return _Shortcut(browsers, {"/v1/chat/completions": chat, "/v1/completions": completion})
+    hot = {"/v1/chat/completions": chat, "/v1/completions": completion, "/v1/messages": messages}
+    return _Shortcut(browsers, hot)
 
 
 class _Shortcut:

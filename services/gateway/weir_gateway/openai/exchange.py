@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
-from weir_core.errors import LimitExceeded, Reason, WeirError
-from weir_core.errors.openai import to_http
-from weir_gateway.openai.rate_headers import of_refusal
+from weir_core.errors import Reason, WeirError
+from weir_gateway.openai.refusal import Refusal
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -109,16 +108,14 @@ class Exchange:
         """Sends a JSON value with status 200."""
         await self.reply(200, orjson.dumps(value), headers)
 
-    async def reply_error(self, error: WeirError, request_id: str, *, now_us: int) -> None:
-        """Sends an error in OpenAI's form."""
-        status, body, headers = to_http(error, request_id)
-        await self._discard(_DISCARDED_BODIES * self._max_body if status == 413 else _SMALL_BODY)
-        encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        if isinstance(error, LimitExceeded):
-            encoded += of_refusal(error, now_us=now_us)
+    async def reply_refusal(self, refusal: Refusal) -> None:
+        """Sends an error; what the client still sends is read first, within bounds."""
+        too_large = refusal.status == 413
+        await self._discard(_DISCARDED_BODIES * self._max_body if too_large else _SMALL_BODY)
+        headers = list(refusal.headers)
         if not self._complete:
-            encoded.append((b"connection", b"close"))
-        await self.reply(status, orjson.dumps(body), encoded)
+            headers.append((b"connection", b"close"))
+        await self.reply(refusal.status, refusal.body, headers)
 
     async def _read(self) -> bytes:
         parts: list[bytes] = []

@@ -18,7 +18,8 @@ class Fields:
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
         self._values = values
-        self._path = path
+        self.path = path
+        """What stands before names."""
         self._known: set[str] = set()
 
     def has_any(self, names: frozenset[str]) -> bool:
@@ -92,7 +93,7 @@ class Fields:
             return None
         if not isinstance(value, dict):
             raise self.invalid(name, value, "an object")
-        return Fields(value, f"{self._path}{name}.")
+        return Fields(value, f"{self.path}{name}.")
 
     def left_over(self) -> Iterator[tuple[str, Any]]:
         """Fields that nobody has read, without those that are null."""
@@ -116,9 +117,9 @@ class Fields:
 
     def invalid(self, name: str, value: object, bound: str) -> InvalidField:
         """The error for a value of this object."""
-        return InvalidField(f"{self._path}{name}", value, bound)
+        return InvalidField(f"{self.path}{name}", value, bound)
 
     def unsupported(self, name: str, why: str) -> WeirError:
         """The error for a field that cannot be honoured."""
-        field = f"{self._path}{name[:64]}"
+        field = f"{self.path}{name[:64]}"
         return WeirError(Reason.UNSUPPORTED_FIELD, f"{field} is not supported: {why}", field=field)

@@ -13,7 +13,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class Standing:
     """Where a limit stands, in units of its resource."""
 
     family: str
@@ -24,25 +24,35 @@ class _Standing:
 
     @property
     def share(self) -> float:
+        """What is left of it."""
         return self.remaining / max(1, self.limit)
 
 
 def of_statuses(statuses: Sequence[LimitStatus], *, degraded: bool, now_us: int) -> RawHeaders:
     """Headers of an admission; limits without numbers are not the caller's and stay out."""
     mode = b"degraded" if degraded else b"enforced"
-    standings = (
-        _of_status(status, _FAMILIES[status.limit_type], now_us)
-        for status in statuses
-        if status.limit_type in _FAMILIES and not status.shadow and status.HasField("remaining")
-    )
-    return [(b"x-ratelimit-mode", mode), *_headers(standings)]
+    return [(b"x-ratelimit-mode", mode), *_headers(standings_of(statuses, now_us=now_us))]
 
 
 def of_refusal(error: LimitExceeded, *, now_us: int) -> RawHeaders:
     """Headers of a 429."""
     mode = error.metadata.get(LIMITER_MODE, "enforced").encode()
-    standings = (
-        _Standing(
+    return [(b"x-ratelimit-mode", mode), *_headers(standings_of_refusal(error, now_us=now_us))]
+
+
+def standings_of(statuses: Iterable[LimitStatus], *, now_us: int) -> list[Standing]:
+    """The tightest limit of each family, of an admission."""
+    return _tightest(
+        _of_status(status, _FAMILIES[status.limit_type], now_us)
+        for status in statuses
+        if status.limit_type in _FAMILIES and not status.shadow and status.HasField("remaining")
+    )
+
+
+def standings_of_refusal(error: LimitExceeded, *, now_us: int) -> list[Standing]:
+    """The tightest limit of each family, of a refusal."""
+    return _tightest(
+        Standing(
             _FAMILIES[violation.limit_type],
             violation.resource,
             violation.limit,
@@ -54,7 +64,6 @@ def of_refusal(error: LimitExceeded, *, now_us: int) -> RawHeaders:
         and violation.limit is not None
         and violation.used is not None
     )
-    return [(b"x-ratelimit-mode", mode), *_headers(standings)]
 
 
 def go_duration(milliseconds: int) -> str:
@@ -71,22 +80,26 @@ def go_duration(milliseconds: int) -> str:
     return f"{hours}h{minutes}m{seconds}" if hours else f"{minutes}m{seconds}"
 
 
-def _of_status(status: LimitStatus, family: str, now_us: int) -> _Standing:
+def _of_status(status: LimitStatus, family: str, now_us: int) -> Standing:
     reset_us = status.reset_time.ToMicroseconds() if status.HasField("reset_time") else now_us
     reset_ms = (reset_us - now_us) // 1_000
-    return _Standing(family, status.resource, status.limit, status.remaining, reset_ms)
+    return Standing(family, status.resource, status.limit, status.remaining, reset_ms)
 
 
-def _headers(standings: Iterable[_Standing]) -> RawHeaders:
-    tightest: dict[str, _Standing] = {}
+def _tightest(standings: Iterable[Standing]) -> list[Standing]:
+    tightest: dict[str, Standing] = {}
     for standing in standings:
         known = tightest.get(standing.family)
         if known is None or standing.share < known.share:
             tightest[standing.family] = standing
-    return [header for standing in tightest.values() for header in _of(standing)]
+    return list(tightest.values())
 
 
-def _of(standing: _Standing) -> RawHeaders:
+def _headers(standings: Iterable[Standing]) -> RawHeaders:
+    return [header for standing in standings for header in _of(standing)]
+
+
+def _of(standing: Standing) -> RawHeaders:
     values = {
         "limit": str(standing.limit),
         "remaining": str(max(0, standing.remaining)),

@@ -69,19 +69,19 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAiRequest:
+class HttpRequest:
     """A request and how its answer is to look."""
 
     request: GenerationRequest
-    include_usage: bool
+    include_usage: bool = False
 
 
-def chat_request(body: dict[str, Any]) -> OpenAiRequest:
+def chat_request(body: dict[str, Any]) -> HttpRequest:
     """The request of a chat completion. Raises WeirError."""
-    return _request(body, _chat_input, chat=True)
+    return _request(body, chat_input, chat=True)
 
 
-def completion_request(body: dict[str, Any]) -> OpenAiRequest:
+def completion_request(body: dict[str, Any]) -> HttpRequest:
     """The request of a completion. Raises WeirError."""
     return _request(body, _prompt_input, chat=False)
 
@@ -91,7 +91,7 @@ def _request(
     read_input: Callable[[Fields, ToolFields], dict[str, Any]],
     *,
     chat: bool,
-) -> OpenAiRequest:
+) -> HttpRequest:
     fields = Fields(body)
     max_field, max_tokens = _max_tokens(fields)
     stream = fields.boolean("stream")
@@ -103,33 +103,42 @@ def _request(
     request = GenerationRequest(
         **read_input(fields, tools),
         tool_use=tools.use,
-        model=_model(fields),
-        model_version=fields.text("model_version"),
+        model=model_name(fields),
         max_new_tokens=max_tokens,
         sampling=sampling,
         output_format=output_format,
         echo=not chat and fields.boolean("echo"),
         stream=stream,
-        conversation_id=fields.text("conversation_id"),
-        session_id=fields.text("session_id"),
-        latency_sla=fields.choice("latency_sla", _LATENCY, LatencySla.LATENCY_SLA_NORMAL),
-        priority=fields.integer("priority") or 0,
-        request_class=fields.choice("class", _CLASSES, RequestClass.REQUEST_CLASS_INTERACTIVE),
+        **own_fields(fields),
         names=FieldNames(max_new_tokens=max_field),
     )
     include_usage = _include_usage(fields, stream=stream)
     _refuse_unsupported(fields)
-    return OpenAiRequest(request, include_usage)
+    return HttpRequest(request, include_usage)
 
 
-def _model(fields: Fields) -> str:
+def own_fields(fields: Fields) -> dict[str, Any]:
+    """Fields of our own that any body may have. Raises WeirError."""
+    return {
+        "model_version": fields.text("model_version"),
+        "conversation_id": fields.text("conversation_id"),
+        "session_id": fields.text("session_id"),
+        "latency_sla": fields.choice("latency_sla", _LATENCY, LatencySla.LATENCY_SLA_NORMAL),
+        "priority": fields.integer("priority") or 0,
+        "request_class": fields.choice("class", _CLASSES, RequestClass.REQUEST_CLASS_INTERACTIVE),
+    }
+
+
+def model_name(fields: Fields) -> str:
+    """The model that is asked for. Raises InvalidField."""
     model = fields.raw("model")
     if not isinstance(model, str):
         raise InvalidField("model", model, "the name of a model")
     return model
 
 
-def _chat_input(fields: Fields, tools: ToolFields) -> dict[str, Any]:
+def chat_input(fields: Fields, tools: ToolFields) -> dict[str, Any]:
+    """The chat of a body, and the tools that the model is told of. Raises WeirError."""
     return {"chat": replace(to_chat(fields), tools=tools.tools)}
 
 

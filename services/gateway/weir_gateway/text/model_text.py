@@ -117,9 +117,13 @@ class ModelText:
             raise InvalidField(f"{field}[{at}]", wrong, f"a token id from 0 to {size - 1}")
         return Prompt(token_ids, 0)
 
-    def decode(self, token_ids: list[int]) -> str:
-        """The text of tokens, without the special ones."""
-        return self._tokenizer.decode(token_ids)
+    def decode(self, token_ids: list[int], *, special: bool = False) -> str:
+        """The text of tokens; that of special ones is left out unless it is asked for."""
+        return self._tokenizer.decode(token_ids, skip_special_tokens=not special)
+
+    def token_texts(self, token_ids: list[int]) -> list[str]:
+        """Tokens as the vocabulary spells them."""
+        return [self._tokenizer.id_to_token(token_id) or "" for token_id in token_ids]
 
     @cached_property
     def _longest_token(self) -> int:
