@@ -248,6 +248,8 @@ BROKEN = [
     (GOOD.replace("tiny: {max_new_tokens: 512}", "other: {}"), "there is no model 'other'"),
     (GOOD.replace("max_new_tokens: 512", "max_new_tokens: 9000"), "above max_context 8192"),
     (GOOD.replace("alpha: 0.4", "alpha: .nan"), "alpha"),
+    (GOOD.replace("weight: 3", "max_running_requests: 3000000000"), "max_running_requests"),
+    (GOOD.replace("weight: 3", "max_queued_requests: 3000000000"), "max_queued_requests"),
     (GOOD.replace("temperature: 0.5", "temperature: .inf"), "temperature"),
 ]
 

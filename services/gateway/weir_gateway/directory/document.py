@@ -75,8 +75,8 @@ class PolicyEntry(Entry):
 
     weight: Annotated[int, Field(ge=1, le=1000)] | None = None
     max_priority: Annotated[int, Field(ge=0, le=100)] | None = None
-    max_running_requests: Annotated[int, Field(ge=1)] | None = None
-    max_queued_requests: Annotated[int, Field(ge=1)] | None = None
+    max_running_requests: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    max_queued_requests: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     allowed_models: tuple[ModelName, ...] = ()
     require_max_new_tokens: bool | None = None
     reserve_policy: Literal["full", "estimate"] | None = None
