@@ -42,7 +42,8 @@ class Rush:
 
     def __init__(self, rules: FixedRules, seed: int, service_s: float = 1.0) -> None:
         rules.workers = WorkerRules(SLOTS, 65_536, 512, SLOTS)
-        self.bench = Bench(rules)
+        # Where each stands is told to nobody here.
+        self.bench = Bench(rules, announce_us=3_600 * SECOND)
         self.bench.worker(total_kv_blocks=10_000)
         self.random = random.Random(seed)
         self.service_s = service_s
@@ -74,7 +75,7 @@ class Rush:
     def run(self) -> None:
         scheduler, clock = self.bench.scheduler, self.bench.clock
         self.at(500_000, "report", None)
-        while any(client.served_us is None for client in self.clients.values()):
+        while self.seen < len(self.clients):
             wake_us = scheduler.next_wake_us()
             due_us = self.began_us + self.events[0][0]
             if wake_us is not None and wake_us < due_us:
