@@ -12,6 +12,7 @@ from weir_gateway.flow.delivery import Piece
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.openai.choice import Choice
+from weir_gateway.openai.service_tier import used_tier
 from weir_gateway.text.token_trail import ToldToken, prompt_tokens
 
 DONE = b"data: [DONE]\n\n"
@@ -36,9 +37,12 @@ class AnswerFormat:
         live: the request.
         chat: chat completion, else text completion.
         include_usage: streams end with a usage chunk.
+        service_tier: as asked for; the answer tells which was used. Empty: nothing is told.
     """
 
-    def __init__(self, live: LiveRequest, *, chat: bool, include_usage: bool) -> None:
+    def __init__(
+        self, live: LiveRequest, *, chat: bool, include_usage: bool, service_tier: str = ""
+    ) -> None:
         prepared = live.prepared
         self._chat = chat
         self._include_usage = include_usage
@@ -50,6 +54,8 @@ class AnswerFormat:
             "created": live.facts.accepted_us // 1_000_000,
             "model": prepared.subject.model,
         }
+        if service_tier:
+            self._head["service_tier"] = used_tier(service_tier, prepared)
         self._choices = [Choice(prepared, index, chat=chat) for index in range(prepared.choices)]
         # Of text without log-probabilities only the text itself changes from piece to piece.
         self._templates: list[tuple[bytes, bytes]] = []

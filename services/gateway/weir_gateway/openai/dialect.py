@@ -72,7 +72,12 @@ class OpenAiDialect:
 
     def form(self, live: LiveRequest, request: HttpRequest) -> AnswerForm:
         """How its answer looks."""
-        return AnswerFormat(live, chat=self._chat, include_usage=request.include_usage)
+        return AnswerFormat(
+            live,
+            chat=self._chat,
+            include_usage=request.include_usage,
+            service_tier=request.service_tier,
+        )
 
     def headers(self, admission: Admission, now_us: int) -> Headers:
         """Who answers, its bound, and where the limits stand."""

@@ -19,6 +19,7 @@ from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.messages import to_chat
 from weir_gateway.openai.response_format import to_output_format
 from weir_gateway.openai.sampling_fields import is_id, to_sampling
+from weir_gateway.openai.service_tier import to_tier
 from weir_gateway.openai.tool_fields import ToolFields, to_tools
 
 _HARMLESS = frozenset(
@@ -28,7 +29,6 @@ _HARMLESS = frozenset(
         "safety_identifier",
         "prompt_cache_key",
         "prompt_cache_retention",
-        "service_tier",
         "function_call",
         "prediction",
     }
@@ -74,6 +74,7 @@ class HttpRequest:
 
     request: GenerationRequest
     include_usage: bool = False
+    service_tier: str = ""
 
 
 def chat_request(body: dict[str, Any]) -> HttpRequest:
@@ -95,6 +96,7 @@ def _request(
     fields = Fields(body)
     max_field, max_tokens = _max_tokens(fields)
     stream = fields.boolean("stream")
+    tier, by_tier = to_tier(fields)
     tools = to_tools(fields) if chat else ToolFields()
     sampling, output_format = to_sampling(fields, chat=chat), to_output_format(fields)
     if tools.use is not None:
@@ -109,12 +111,12 @@ def _request(
         output_format=output_format,
         echo=not chat and fields.boolean("echo"),
         stream=stream,
-        **own_fields(fields),
+        **(own_fields(fields) | by_tier),
         names=FieldNames(max_new_tokens=max_field),
     )
     include_usage = _include_usage(fields, stream=stream)
     _refuse_unsupported(fields)
-    return HttpRequest(request, include_usage)
+    return HttpRequest(request, include_usage, tier)
 
 
 def own_fields(fields: Fields) -> dict[str, Any]:
