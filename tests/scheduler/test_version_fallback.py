@@ -4,9 +4,17 @@ from typing import Any
 
 from tests.scheduler.support import GATEWAY, SECOND, Bench, FixedRules, new_request
 from weir_core.errors import Reason
-from weir_scheduler.rules.rules import WorkerRules
+from weir_scheduler.rules.pool_scope import PoolScope, PromptLength, WhenGone
+from weir_scheduler.rules.rules import Isolation, PoolRules, WorkerRules
 
 ONE = WorkerRules(1, 65_536, 512, 1)
+LONG = PoolRules(
+    "long",
+    Isolation.WEIGHTED,
+    "fifo",
+    scope=PoolScope(length=PromptLength.LONG, profiles=frozenset({"big"})),
+    when_gone=WhenGone.SHARED,
+)
 
 
 def enqueue(bench: Bench, request_id: str, version: str, *others: str, **fields: Any) -> None:
@@ -96,3 +104,42 @@ def test_a_removed_model_whose_last_worker_goes_ends_its_waits_in_their_time() -
     bench.advance_reporting(11 * SECOND)
     [(request_id, cause)] = bench.out.rejections
     assert (request_id, cause.reason) == ("waits", Reason.NO_WORKER)
+
+
+class TestFurtherPool:
+    """A worker counts only in a pool that the request may use."""
+
+    def bench(self, canary: str = "2") -> Bench:
+        bench = Bench(FixedRules(further=(LONG,), long_context_threshold=100, workers=ONE))
+        bench.worker("usual", model_version="1")
+        bench.worker("big", model_version=canary, profile="big")
+        return bench
+
+    def test_a_version_that_lives_only_in_another_pool_falls_back(self) -> None:
+        bench = self.bench()
+        enqueue(bench, "short", "2", "1", prompt_tokens=50)
+        enqueue(bench, "long", "2", "1", prompt_tokens=150)
+        assert served(bench) == [("short", "1"), ("long", "2")]
+
+    def test_its_own_version_in_the_next_pool_comes_before_another_in_the_first(self) -> None:
+        bench = self.bench()
+        enqueue(bench, "long", "1", "2", prompt_tokens=150)
+        assert served(bench) == [("long", "1")]
+
+    def test_what_waits_moves_when_the_version_leaves_the_pools_that_it_may_use(self) -> None:
+        bench = self.bench()
+        bench.worker("usual2", model_version="2")
+        enqueue(bench, "runs", "2", "1")
+        enqueue(bench, "waits", "2", "1")
+        assert served(bench) == [("runs", "2")]
+        bench.scheduler.drain_worker("usual2")
+        bench.scheduler.pump()
+        assert served(bench) == [("runs", "2"), ("waits", "1")]
+
+    def test_a_worker_of_another_tenant_is_no_worker(self) -> None:
+        bench = Bench(FixedRules(workers=ONE))
+        bench.worker("usual", model_version="1")
+        bench.worker("own", model_version="2", dedicated_tenant_id="vip")
+        enqueue(bench, "other", "2", "1", tenant="acme")
+        enqueue(bench, "vip", "2", "1", tenant="vip")
+        assert served(bench) == [("other", "1"), ("vip", "2")]
