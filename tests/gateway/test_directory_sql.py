@@ -337,3 +337,17 @@ async def test_a_database_of_a_later_release_is_left_alone(tmp_path: Path) -> No
     with pytest.raises(StartupError, match="of another release"):
         async with open_desk(url):
             pass
+
+
+async def test_a_file_that_is_moved_takes_no_change_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "directory.sqlite"
+    async with open_desk(f"sqlite:///{file}", RICH) as desk:
+        before = desk.snapshot
+        moved = file.rename(tmp_path / "moved")
+        with pytest.raises(WeirError, match="see database_url") as caught:
+            await desk.objects.delete("test", Kind.USER, "acme/alice")
+        assert caught.value.reason is Reason.DIRECTORY_UNAVAILABLE
+        moved.rename(file)
+        assert desk.snapshot == before
+        await desk.objects.delete("test", Kind.USER, "acme/alice")
+        assert not desk.snapshot.users

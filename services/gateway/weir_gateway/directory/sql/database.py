@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,6 +41,7 @@ class Database:
     def __init__(self, url: URL) -> None:
         self._engine = _open_engine(url)
         self._url = url
+        self._file: tuple[int, int] | None = None
 
     @property
     def sqlite(self) -> bool:
@@ -53,7 +55,7 @@ class Database:
             StartupError: the database is of a later release, or its file cannot be made.
         """
         if self.sqlite:
-            _make_file(Path(str(self._url.database)))
+            self._file = _make_file(Path(str(self._url.database)))
         async with asyncio.timeout(_UPGRADE_S), self._engine.connect() as connection:
             await connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
             async with connection.begin():
@@ -74,10 +76,12 @@ class Database:
         take = update(head).values(turns=head.c.turns + 1).returning(head.c.version)
         async with asyncio.timeout(_WRITE_S), self._engine.begin() as connection:
             yield connection, (await connection.execute(take)).scalar_one()
+            self._check_file()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A view of one moment; writers go on meanwhile."""
+        self._check_file()
         async with asyncio.timeout(_READ_S), self._engine.connect() as connection:
             if not self.sqlite:
                 await connection.execution_options(
@@ -96,6 +100,11 @@ class Database:
             async with asyncio.timeout(_CLOSE_S):
                 await self._engine.dispose()
 
+    def _check_file(self) -> None:
+        """Whoever has a file open goes on with it when it is moved: what is written is lost."""
+        if self._file is not None and _identity(Path(str(self._url.database))) != self._file:
+            raise FileNotFoundError(errno.ENOENT, "another file than at the start is in its place")
+
 
 def cause_of(error: BaseException) -> str:
     """What went wrong, in one line without statements, values or passwords."""
@@ -109,11 +118,17 @@ def cause_of(error: BaseException) -> str:
     return f"{name}: {code}" if code else name
 
 
-def _make_file(path: Path) -> None:
-    """Makes the file for its owner alone, with its folder."""
+def _identity(path: Path) -> tuple[int, int]:
+    there = path.stat()
+    return there.st_dev, there.st_ino
+
+
+def _make_file(path: Path) -> tuple[int, int]:
+    """Makes the file for its owner alone, with its folder; returns which it is."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return _identity(path)
     except OSError as error:
         raise StartupError(
             f"the directory's database {path} cannot be written: {error.strerror}; "
