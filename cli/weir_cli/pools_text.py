@@ -9,8 +9,8 @@ from weir.scheduler.v1.scheduler_service_pb2 import PoolStatus, QueueStatus, Slo
 from weir_cli.output import table
 
 _HEAD = (
-    *("POOL", "MODEL", "TENANTS", "POLICY", "WORKERS", "CLASS", "PROMPT", "SHARE", "WAITING"),
-    *("TOKENS", "TOKENS/S", "WAIT"),
+    *("POOL", "MODEL", "VERSION", "TENANTS", "POLICY", "WORKERS", "CLASS", "PROMPT", "SHARE"),
+    *("WAITING", "TOKENS", "TOKENS/S", "WAIT"),
 )
 _SLO_HEAD = ("TENANT", "TARGET", "OF REQUESTS", "WINDOW", "KEPT", "REQUESTS", "BURN RATE")
 
@@ -18,7 +18,7 @@ _SLO_HEAD = ("TENANT", "TARGET", "OF REQUESTS", "WINDOW", "KEPT", "REQUESTS", "B
 def pools_text(pools: Sequence[PoolStatus], slos: Sequence[SloStatus]) -> str:
     """One table of pools, and one of targets where there are some."""
     rows = [row for pool in pools for row in _pool(pool)]
-    parts = [table([_HEAD, *rows], right=(4, 7, 8, 9, 10, 11)) if rows else "no pools"]
+    parts = [table([_HEAD, *rows], right=(5, 8, 9, 10, 11, 12)) if rows else "no pools"]
     if slos:
         windows = [row for slo in slos for row in _slo(slo)]
         parts.append(table([_SLO_HEAD, *windows], right=(2, 3, 4, 5, 6)))
@@ -27,17 +27,17 @@ def pools_text(pools: Sequence[PoolStatus], slos: Sequence[SloStatus]) -> str:
 
 def _pool(pool: PoolStatus) -> list[tuple[str, ...]]:
     """A row for each class and length in which something waits, or one for all that may."""
-    version = f" {pool.model_version}" if pool.model_version else ""
     own = (
         pool.pool,
-        f"{pool.model}{version}",
+        pool.model,
+        pool.model_version or "any",
         pool.tenant_id or pool.isolation,
         pool.scheduler_policy,
         f"{pool.live_workers} of {pool.workers}",
     )
     waiting = [queue for queue in pool.queues if queue.waiting] or list(pool.queues[:1])
     if not waiting:
-        return [(*own, "", "", "", "0", "0", _rate(pool), "-")]
+        return [(*own, "-", "-", "-", "0", "0", _rate(pool), "-")]
     return [(*own, *_queue(queue, pool)) for queue in waiting]
 
 

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from weir.scheduler.v1.scheduler_service_pb2 import PoolScaling, WorkerView
 from weir_cli.output import table
 
-_HEAD = ("WORKER", "MODEL", "POOL", "STATE", "RUNNING", "PENDING", "KV", "STEP AGE", "WHY")
+_HEAD = (
+    *("WORKER", "MODEL", "VERSION", "PROFILE", "POOL", "STATE", "RUNNING", "PENDING", "KV"),
+    *("STEP AGE", "WHY"),
+)
 _POOL_HEAD = (
     *("MODEL", "POOL", "WORKERS", "WANTED", "WHY", "QUEUED", "P95 WAIT", "OLDEST", "IN USE"),
 )
@@ -14,7 +17,7 @@ _POOL_HEAD = (
 def workers_text(workers: Sequence[WorkerView], pools: Sequence[PoolScaling]) -> str:
     """One table of workers and one of pools."""
     parts = [
-        table([_HEAD, *map(_worker, workers)], right=(4, 5, 6, 7)) if workers else "no workers"
+        table([_HEAD, *map(_worker, workers)], right=(6, 7, 8, 9)) if workers else "no workers"
     ]
     if pools:
         parts.append(table([_POOL_HEAD, *map(_pool, pools)], right=(2, 5, 6, 7, 8)))
@@ -26,6 +29,8 @@ def _worker(view: WorkerView) -> tuple[str, ...]:
     return (
         registration.worker_id,
         registration.model,
+        registration.model_version or "any",
+        registration.profile or "-",
         view.pool,
         view.state,
         str(view.running_attempts),

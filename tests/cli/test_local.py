@@ -9,6 +9,7 @@ from weir_cli.stack import local
 from weir_cli.stack.child import StartFailed
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.local import LocalStack, StackOptions
+from weir_cli.stack.own_directory import versions_without_worker
 from weir_cli.stack.served_model import ServedModel
 from weir_gateway.directory.file import parse_document
 from weir_gateway.keys import generate_key
@@ -67,3 +68,21 @@ def test_the_demo_directory_is_valid_and_holds_the_parameters_of_the_model() -> 
     assert (entry.parameters.temperature, entry.parameters.top_p) == (0.2, 0.9)
     plain = yaml.safe_load(demo_directory([MODEL], generate_key("dev")))
     assert "parameters" not in plain["models"][0]
+
+
+def test_a_version_with_a_weight_that_no_worker_will_have_is_named(tmp_path: Path) -> None:
+    model = ServedModel("m", (), tmp_path, 4096, "null")
+    content = yaml.safe_load(demo_directory([model], generate_key("dev")))
+    content["models"][0]["versions"] += [
+        {"version": "2", "folder": "/m-2", "weight": 10},
+        {"version": "3", "folder": "/m-3", "weight": 0},
+    ]
+    file = tmp_path / "directory.yaml"
+    file.write_text(yaml.safe_dump(content))
+    [line] = versions_without_worker(file, ["m"], "1")
+    assert line.startswith("model 'm': version 2 has weight 10 and no worker here: ")
+    assert "fall back" in line
+    content["models"][0]["version_fallback"] = "none"
+    file.write_text(yaml.safe_dump(content))
+    [line] = versions_without_worker(file, ["m"], "1")
+    assert "NO_WORKER" in line

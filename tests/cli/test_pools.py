@@ -57,12 +57,14 @@ async def test_pools_what_waits_and_targets_are_shown(capsys: pytest.CaptureFixt
         await eventually(lambda: live.app.scheduler.waiting == 2)
         rows = [line.split() for line in (await shown(live, capsys)).splitlines() if line]
         usual = next(row for row in rows if row[:2] == ["usual", "m"] and "short" in row)
-        assert usual[4:7] == ["1", "of", "1"]
-        assert usual[7:9] == ["interactive", "short"]
+        assert usual[2] == "any"
+        assert usual[5:8] == ["1", "of", "1"]
+        assert usual[8:10] == ["interactive", "short"]
         target = next(row for row in rows if row[:2] == ["acme", "ttft"])
         assert "100.0" in target
         message = json.loads(await shown(live, capsys, Output.JSON))
-        assert {pool["pool"] for pool in message["pools"]} == {"usual"}
+        workers = {pool["pool"]: pool["live_workers"] for pool in message["pools"]}
+        assert workers == {"usual": 1, "far": 0}
         assert message["slos"][0]["windows"][0]["good"] == "1"
 
 

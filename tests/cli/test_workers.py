@@ -67,7 +67,9 @@ async def test_workers_and_pools_are_listed_for_people_and_programs(
         assert "told to drain" in rows["w2-abcd"]
         assert " ready " in rows["w1-abcd"]
         assert " default " in rows["w1-abcd"]
-        assert rows["WORKER"].split()[:4] == ["WORKER", "MODEL", "POOL", "STATE"]
+        assert rows["WORKER"].split()[:6] == [
+            *("WORKER", "MODEL", "VERSION", "PROFILE", "POOL", "STATE"),
+        ]
         assert "1..100" in rows["m"]
         await run(live, command.ls, output=Output.JSON)
         shown = json.loads("\n".join(lines(capsys)))
@@ -124,7 +126,7 @@ async def test_a_wait_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("w3", "'w3' is no worker: w1-abcd, w2-abcd"),
+        ("w3", "'w3' is no worker, or has left; running: w1-abcd, w2-abcd"),
         ("w", "'w' is more than one worker: w1-abcd, w2-abcd"),
     ],
 )

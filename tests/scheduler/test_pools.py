@@ -236,3 +236,14 @@ def test_pools_are_seen_with_what_waits_in_them() -> None:
     waiting = {g.group: (g.waiting, g.tenants) for g in seen["default"].groups if g.waiting}
     assert list(waiting.values()) == [(1, 1)]
     assert seen["long"].groups == ()
+
+
+def test_every_worker_is_in_one_row_and_every_pool_has_one() -> None:
+    bench = Bench(FixedRules(further=(LONG,), long_context_threshold=100))
+    bench.worker("usual", model_version="1")
+    bench.worker("usual2", model_version="1")
+    bench.worker("canary", model_version="2")
+    rows = [(s.rules.name, s.key.version, s.workers) for s in bench.scheduler.pools()]
+    assert rows == [("default", "1", 2), ("default", "2", 1), ("long", "", 0)]
+    bench.enqueue("short", version="1")
+    assert len(bench.scheduler.pools()) == 3

@@ -17,6 +17,7 @@ from weir_cli.stack.scheduler_door import CALL_S, scheduler_stub
 from weir_cli.workers_text import workers_text
 
 _PAUSE_S = 0.2
+_LOST = "lost"
 
 app = typer.Typer(help="List workers and drain them.", no_args_is_help=True)
 _StateDir = Annotated[
@@ -87,7 +88,8 @@ async def _look(door: Door) -> tuple[list[wire.WorkerView], list[wire.PoolScalin
 async def _drain(door: Door, worker: str, *, cancel: bool) -> wire.WorkerView:
     async with scheduler_stub(door) as stub:
         listed = await stub.ListWorkers(wire.ListWorkersRequest(), timeout=CALL_S)
-        worker_id = _one_of(worker, [view.registration.worker_id for view in listed.workers])
+        there = [view for view in listed.workers if view.state != _LOST]
+        worker_id = _one_of(worker, [view.registration.worker_id for view in there])
         request = wire.DrainWorkerRequest(worker_id=worker_id, cancel=cancel)
         return (await stub.DrainWorker(request, timeout=CALL_S)).worker
 
@@ -98,7 +100,9 @@ def _one_of(worker: str, ids: list[str]) -> str:
     if len(found) == 1:
         return found[0]
     known = ", ".join(sorted(found or ids)) or "none"
-    raise CommandError(f"{worker!r} is {'more than one' if found else 'no'} worker: {known}")
+    if found:
+        raise CommandError(f"{worker!r} is more than one worker: {known}")
+    raise CommandError(f"{worker!r} is no worker, or has left; running: {known}")
 
 
 async def _until_gone(door: Door, worker_id: str, timeout_s: float) -> None:
@@ -108,7 +112,7 @@ async def _until_gone(door: Door, worker_id: str, timeout_s: float) -> None:
         while True:
             listed = await stub.ListWorkers(wire.ListWorkersRequest(), timeout=CALL_S)
             views = [one for one in listed.workers if one.registration.worker_id == worker_id]
-            if not views or views[0].state == "lost":
+            if not views or views[0].state == _LOST:
                 return
             if views[0].state == "ready":
                 raise CommandError(f"{worker_id} does not drain any more")

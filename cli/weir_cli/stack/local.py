@@ -18,7 +18,7 @@ from weir_cli.stack.elasticity import Elasticity, elasticity_of
 from weir_cli.stack.first_answer import first_answer
 from weir_cli.stack.fleet_look import SchedulerOrders
 from weir_cli.stack.health import knows_key, wait_ready, wait_serving, wait_workers
-from weir_cli.stack.own_directory import check_own_directory
+from weir_cli.stack.own_directory import check_own_directory, versions_without_worker
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.running import Door
 from weir_cli.stack.served_model import ServedModel, choose_models
@@ -32,7 +32,7 @@ from weir_cli.stack.services import (
 from weir_cli.stack.state_dir import StateDir, new_run_folder
 from weir_cli.stack.supervisor import Supervisor
 from weir_cli.stack.welcome import Welcome
-from weir_cli.stack.worker_plan import Upstream, WorkerPlan, plan_workers
+from weir_cli.stack.worker_plan import VERSION, Upstream, WorkerPlan, plan_workers
 from weir_cli.stack.worker_range import WorkerRange
 from weir_gateway.keys import generate_key
 
@@ -228,7 +228,10 @@ class LocalStack:
         self, state: StateDir, models: Sequence[ServedModel]
     ) -> tuple[str, Path]:
         if self._options.directory:
-            check_own_directory(self._options.directory, [model.name for model in models])
+            names = [model.name for model in models]
+            check_own_directory(self._options.directory, names)
+            for line in versions_without_worker(self._options.directory, names, VERSION):
+                self._warn(line)
             return self._options.api_key, self._options.directory
         key = generate_key("dev")
         if self._options.database and self._options.api_key:

@@ -10,6 +10,8 @@ from weir_cli.stack.served_model import ServedModel
 from weir_cli.stack.worker_range import WorkerRange
 
 _OPTION = "--kv-memory"
+VERSION = "1"
+"""Of the weights that every worker of a local stack has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class WorkerPlan:
             "worker_id": self.name,
             "model": self.model.worker_model,
             "model_name": self.model.name,
-            "model_version": "1",
+            "model_version": VERSION,
             "threads": self.threads,
             "kv_memory_bytes": self.kv_memory_bytes,
         }

@@ -61,12 +61,37 @@ class PoolView:
         self._state = state
 
     def pools(self) -> list[PoolStatus]:
-        """Every pool that has a queue or a worker."""
+        """Every pool that has a queue or a worker, and the other pools of the same models."""
+        return [status for key in self._keys() if (status := self._status(key)) is not None]
+
+    def _keys(self) -> list[LaneKey]:
+        """A row for each; a worker that a queue's row counts already has none of its own."""
         keys = dict.fromkeys(self._state.lanes)
+        versions: dict[tuple[str, str, str], set[str]] = {}
+        for key in keys:
+            versions.setdefault((key.model, key.owner, key.pool), set()).add(key.version)
         for worker in self._state.fleet:
-            if not worker.lost:
-                keys.setdefault(LaneKey(worker.info.model, "", worker.owner, worker.pool))
-        return [status for key in keys if (status := self._status(key)) is not None]
+            info = worker.info
+            known = versions.setdefault((info.model, worker.owner, worker.pool), set())
+            if not worker.lost and not any(info.serves(info.model, one) for one in known):
+                known.add(info.model_version)
+                key = LaneKey(info.model, info.model_version, worker.owner, worker.pool)
+                keys.setdefault(key)
+        for model in dict.fromkeys(key.model for key in keys):
+            for key in self._configured(model):
+                if not versions.get((key.model, key.owner, key.pool)):
+                    keys.setdefault(key)
+        return list(keys)
+
+    def _configured(self, model: str) -> list[LaneKey]:
+        """The pools of a model by its rules, of any version."""
+        try:
+            first = self._state.rules.pool(model)
+        except WeirError:
+            return []
+        own = LaneKey(model, "", first.scope.tenant_id)
+        further = [LaneKey(model, "", pool.scope.tenant_id, pool.name) for pool in first.further]
+        return [own, *further]
 
     def _status(self, key: LaneKey) -> PoolStatus | None:
         now_us, lane = self._state.now_us(), self._state.lanes.get(key)
