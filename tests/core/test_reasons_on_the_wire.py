@@ -73,6 +73,7 @@ def test_every_reason_has_one_code_for_each_door_and_they_agree(reason: Reason) 
             "type": wire.type,
             "param": None,
             "code": wire.code,
+            "reason": reason.value,
         }
     }
     assert headers["x-request-id"] == "req_1"
@@ -197,6 +198,7 @@ def test_the_openai_body_of_a_limit_says_what_to_wait_for() -> None:
         "type": "tokens",
         "param": None,
         "code": "rate_limit_exceeded",
+        "reason": "TOKEN_LIMIT_EXCEEDED",
         "limit_type": "tpm",
         "limit_id": "tenant:acme/tpm",
         "reset_time": "2026-01-01T00:00:00.250Z",

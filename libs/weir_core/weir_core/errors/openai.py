@@ -26,6 +26,8 @@ def to_body(exc: WeirError) -> ErrorBody:
         "type": exc.wire.type,
         "param": None if exc.field is None else _encodable(exc.field),
         "code": exc.wire.code,
+        # Beside OpenAI's own: several reasons share a code.
+        "reason": exc.reason.value,
     }
     if isinstance(exc, LimitExceeded) and exc.binding is not None:
         error.update(limit_fields(exc.binding))

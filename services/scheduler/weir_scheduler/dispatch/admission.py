@@ -110,7 +110,7 @@ class Admission:
             return
         wait_s = counted.wait_s - _MARGIN * calm_s
         retry_s = _promise(self._state, key, record, wait_s, plain.each_s)
-        raise overloaded(entry, plain.wait_s, limit_s, knob, retry_s)
+        raise overloaded(entry, counted.wait_s, limit_s, calm_s, knob, retry_s)
 
     def _let_in(
         self, key: Hashable, record: RequestRecord, *, open_to_all: bool, room: bool

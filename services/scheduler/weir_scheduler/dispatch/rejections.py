@@ -40,7 +40,7 @@ def queue_timeout(entry: QueueEntry, waited_us: int, retry_after_s: float | None
     return WeirError(
         Reason.QUEUE_TIMEOUT,
         f"the request waited {waited_us / _MICRO:.1f} s in the queue of model {entry.model}, "
-        "the longest that queue_timeout_ms allows; retry later, or submit it as a job",
+        "the longest that queue_timeout_ms allows; retry later",
         retry_after_s=retry_after_s,
     )
 
@@ -75,15 +75,31 @@ def shared_queue_full(scope: str, retry_after_s: float) -> WeirError:
 
 
 def overloaded(
-    entry: QueueEntry, wait_s: float, longest_s: float, knob: str, retry_after_s: float
+    entry: QueueEntry,
+    wait_s: float,
+    longest_s: float,
+    calm_s: float,
+    knob: str,
+    retry_after_s: float,
 ) -> WeirError:
-    """It would wait longer than it may, or gives way to more urgent requests."""
-    expected = f"about {wait_s:.0f} s" if wait_s < _DAY_S else "without end"
+    """It would wait longer than it may, or gives way to more urgent requests.
+
+    Args:
+        entry: the request.
+        wait_s: expected wait, behind those too that were told when to come back.
+        longest_s: what `knob` allows.
+        calm_s: what the pool's shedding leaves of that to the request's priority.
+        knob: name of the setting.
+        retry_after_s: when there is a place for it.
+    """
+    expected = f"about {wait_s:.1f} s" if wait_s < _DAY_S else "without end"
+    bound = f"{knob} allows {longest_s:.1f} s"
+    if calm_s < longest_s:
+        bound = f"priority {entry.priority} may wait {calm_s:.1f} s (shedding; {bound})"
     return WeirError(
         Reason.OVERLOADED,
-        f"model {entry.model} is busy: the request would wait {expected} and {knob} allows "
-        f"{longest_s:.1f} s, less for low priorities where the pool sheds by priority; retry "
-        "after the time given, or submit it as a job",
+        f"model {entry.model} is busy: the request would wait {expected} and {bound}; "
+        "retry after the time given",
         retry_after_s=retry_after_s,
         metadata={"limit": knob, "scope": "tenant"},
     )
