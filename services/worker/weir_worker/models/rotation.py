@@ -27,6 +27,9 @@ _WRITERS = ("self_attn.o_proj", "mlp.down_proj")
 _TOP = ("model.embed_tokens.weight", "lm_head.weight")
 # Of what enters down_proj: this one is applied at every step, and larger ones cost more time.
 _MLP_ORDER = 128
+# Rows of the vocabulary turned at a time. What lies between is then memory that was used before,
+# not new pages for each product; many more turns would wait for each other's threads.
+_CHUNK = 4096
 
 Take = Callable[[str], torch.Tensor]
 
@@ -65,13 +68,20 @@ class Rotation:
 
     def output(self, name: str, take: Take) -> torch.Tensor:
         """The projection to logits, whose original has that name."""
-        gain = take("model.norm.weight").double()
-        return self._across(take(name).double() * gain).float()
+        return self._vocabulary(take(name), take("model.norm.weight").double())
 
     def _top(self, name: str, take: Take) -> torch.Tensor:
         if name in _TOP:
-            return self._across(take(name).double()).float()
+            return self._vocabulary(take(name), torch.ones((), dtype=torch.float64))
         return torch.ones_like(take(name))
+
+    def _vocabulary(self, weight: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        """weight * gain, a row for each token, turned; fp32."""
+        turned = torch.empty(weight.shape)
+        for first in range(0, len(weight), _CHUNK):
+            rows = weight[first : first + _CHUNK].double()
+            turned[first : first + _CHUNK] = self._across(rows * gain)
+        return turned
 
     def _turned(self, prefix: str, part: str, kind: str, take: Take) -> torch.Tensor:
         tensor = take(f"{prefix}{part}.{kind}").double()
