@@ -1,16 +1,22 @@
 """Simulated runs as tables."""
 
 from collections.abc import Sequence
+from math import floor
 
 from weir_cli.output import table
-from weir_sim.report.statistics import RunNumbers, Spread, TenantNumbers
+from weir_sim.report.statistics import TOTAL, RunNumbers, Spread, TenantNumbers
 
 _HEADS = (
     "tenant", "weight", "requests", "refused", "ttft p50", "p95", "p99", "itl p50", "p99",
-    "e2e p50", "p99", "tokens/s", "share", "of its due",
+    "e2e p50", "p99", "tokens/s", "contended", "by weight", "of its due", "of all",
 )  # fmt: skip
 _RIGHT = range(1, len(_HEADS))
 _TENANTS = 20
+_LEGEND = (
+    "contended: share of the service while two or more tenants waited; by weight: what weights "
+    "entitled it to then;\nof its due: service while it waited over that; -: it hardly waited; "
+    "of all: share of the whole load's service"
+)
 
 
 def run_text(run: RunNumbers) -> str:
@@ -20,6 +26,8 @@ def run_text(run: RunNumbers) -> str:
     lines = [run.name, table(rows, right=_RIGHT)]
     if left_out > 0:
         lines.append(f"and {left_out} tenants more (-o json has all)")
+    lines.append(_LEGEND)
+    lines.append(_offered(run.offered_load))
     lines.append(
         f"max gap of two that wait: {run.max_gap:,.0f} weighted tokens, "
         f"{run.gap_over_2u:.3f} of the bound 2U; Jain index {run.jain:.3f}; "
@@ -64,9 +72,34 @@ def _row(one: TenantNumbers) -> Sequence[str]:
         _seconds(one.e2e.p50),
         _seconds(one.e2e.p99),
         f"{one.tokens_s:,.1f}",
-        f"{one.share:.1%}",
-        "" if one.attained is None else f"{one.attained:.2f}",
+        *_shares(one),
+        f"{one.share_of_all:.1%}",
     )
+
+
+def _shares(one: TenantNumbers) -> tuple[str, str, str]:
+    if one.tenant == TOTAL and not one.weight:
+        return "", "", ""
+    contended = one.contended
+    return (
+        "-" if contended is None else f"{contended.got:.1%}",
+        "-" if contended is None else f"{contended.due:.1%}",
+        "-" if one.attained is None else f"{one.attained:.2f}",
+    )
+
+
+def _offered(load: float | None) -> str:
+    if load is None:
+        return "offered load: below capacity, requests hardly waited for a place"
+    hint = (
+        "; the queue grows for as long as requests arrive: "
+        f"more --workers, or --rate-scale {_down(1 / load)} would keep up"
+    )
+    return f"offered load: {load:.2f} x capacity{hint if load > 1 else ''}"
+
+
+def _down(ratio: float) -> str:
+    return f"{floor(ratio * 100) / 100:g}"
 
 
 def _percentiles(spread: Spread) -> tuple[str, str, str]:

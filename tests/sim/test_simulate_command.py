@@ -71,6 +71,20 @@ def test_weights_tenants_and_classes_are_taken_over() -> None:
     assert [one["requests"] for one in result["tenants"]] == [10, 10]
 
 
+def test_weights_show_while_tenants_wait_though_all_drains_and_an_overload_is_told() -> None:
+    load = ("--trace", "azure-conv", "--limit", "60", "--rate", "20", "--workers", "1")
+    two = ("--tenants", "round-robin:2", "--weights", "t1=3")
+    (result,) = numbers(*load, *two)
+    by_name = {one["tenant"]: one for one in result["tenants"]}
+    assert by_name["t1"]["contended"]["got"] == pytest.approx(0.75, abs=0.05)
+    assert by_name["t1"]["contended"]["due"] == pytest.approx(0.75)
+    assert by_name["t1"]["share_of_all"] < 0.6
+    assert result["offered_load"] > 2
+    shown = run(*load, *two).stdout
+    assert "x capacity; the queue grows" in shown
+    assert "offered load: below capacity" in run(*_SMALL).stdout
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_plots_and_numbers_are_written(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / "out"

@@ -20,7 +20,7 @@ from bench.simulation.main import measure
 from bench.simulation.row import Row
 from bench.simulation.verdict import holds, thresholds, verdict
 from weir_sim.outcome import ServiceLog
-from weir_sim.report.fairness import attainment, jain, max_gap
+from weir_sim.report.fairness import ContendedShare, attainment, contended_shares, jain, max_gap
 from weir_sim.simulation import simulate
 
 
@@ -134,3 +134,11 @@ def test_a_due_is_by_weight_among_those_that_wait() -> None:
     assert attainment(log, [3, 1]) == {"a": 1.0, "b": 1.0}
     assert jain([1.0, 1.0]) == 1.0
     assert jain([1.0, 0.0]) == 0.5
+
+
+def test_a_contended_share_counts_only_while_two_wait() -> None:
+    # In the last step `a` waits alone: what it gets then is nobody else's.
+    log = _log([[0, 0], [300, 100], [600, 200], [9_000, 200]], [[1, 1], [1, 1], [1, 1], [1, 0]])
+    shares = contended_shares(log, [3, 1])
+    assert shares == {"a": ContendedShare(0.75, 0.75), "b": ContendedShare(0.25, 0.25)}
+    assert contended_shares(_log([[0, 0], [9, 9]], [[1, 0], [1, 0]]), [1, 1]) == {}

@@ -58,7 +58,7 @@ def simulate(
     compare: Annotated[
         str, typer.Option(help="More ways beside it, such as shared,weighted/shortest_remaining.")
     ] = "",
-    workers: Annotated[int, typer.Option(help="Workers.", min=1, max=_MOST_WORKERS)] = 1,
+    workers: Annotated[int, typer.Option(help="Workers.", min=1, max=_MOST_WORKERS)] = 2,
     cost_model: Annotated[
         str, typer.Option(help="Time of steps: a10g, h100, cpu, linear:MS,..., or a table.")
     ] = "a10g",

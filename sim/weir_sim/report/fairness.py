@@ -5,6 +5,7 @@ wait throughout, their services per weight differ by at most 2U.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -77,19 +78,57 @@ def attainment(log: ServiceLog, weights: list[int]) -> Mapping[str, float]:
     Its due is its part, by weight, among those that wait. Only tenants that have waited for a
     hundredth of all service count.
     """
+    got, due = _got_and_due(log, weights, least_waiting=1)
+    least = _LEAST_DUE * float(np.diff(log.charged, axis=0).clip(min=0).sum())
+    return {
+        tenant: float(got[at] / due[at]) for at, tenant in enumerate(log.tenants) if due[at] > least
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ContendedShare:
+    """A tenant's part of the service of all that waited, while two or more did; 0 to 1.
+
+    Attributes:
+        got: what it was given.
+        due: what its weight entitled it to among those that waited.
+    """
+
+    got: float
+    due: float
+
+
+def contended_shares(log: ServiceLog, weights: list[int]) -> Mapping[str, ContendedShare]:
+    """Shares while two or more tenants waited; only of tenants that waited then.
+
+    A load that drains gives each tenant all that it asked for in the end, whatever its weight:
+    weights show only here.
+    """
+    got, due = _got_and_due(log, weights, least_waiting=2)
+    total = float(got.sum())
+    if not total:
+        return {}
+    return {
+        tenant: ContendedShare(float(got[at]) / total, float(due[at]) / total)
+        for at, tenant in enumerate(log.tenants)
+        if due[at]
+    }
+
+
+def _got_and_due(
+    log: ServiceLog, weights: list[int], least_waiting: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Service by tenant while it and at least so many in all waited, and its due then."""
     given = np.diff(log.charged, axis=0).clip(min=0)
     waits = (log.waiting[:-1] > 0) & (log.waiting[1:] > 0)
+    waits &= waits.sum(axis=1, keepdims=True) >= least_waiting
     waiting_weight = waits * np.array(weights)
     total_weight = waiting_weight.sum(axis=1, keepdims=True)
     part = np.divide(
         waiting_weight, total_weight, out=np.zeros(waits.shape), where=total_weight > 0
     )
-    among = (given * waits).sum(axis=1, keepdims=True)
-    due, got = (part * among).sum(axis=0), (given * waits).sum(axis=0)
-    least = _LEAST_DUE * float(given.sum())
-    return {
-        tenant: float(got[at] / due[at]) for at, tenant in enumerate(log.tenants) if due[at] > least
-    }
+    got = (given * waits).astype(np.float64)
+    return got.sum(axis=0), (part * got.sum(axis=1, keepdims=True)).sum(axis=0)
 
 
 def jain(values: list[float]) -> float:

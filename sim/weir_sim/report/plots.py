@@ -99,7 +99,9 @@ def _legend(axes: "Axes", *, reverse: bool = False) -> None:
 
 
 def _service(runs: Sequence[Run]) -> "Figure":
-    figure, panels = _panels(len(runs), "Service by tenant", "time, s", "weighted tokens / weight")
+    figure, panels = _panels(
+        len(runs), "Service by tenant, divided by its weight", "time, s", "weighted tokens / weight"
+    )
     for run, axes in zip(runs, panels, strict=True):
         log = run.outcome.service
         weights = weights_of(run.workload, run.setup, log.tenants)

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from weir_sim.outcome import Ending, Outcome, RequestRecord
-from weir_sim.report.fairness import attainment, bound_2u, jain, max_gap, weights_of
+from weir_sim.report.fairness import (
+    ContendedShare,
+    attainment,
+    bound_2u,
+    contended_shares,
+    jain,
+    max_gap,
+    weights_of,
+)
+from weir_sim.report.offered_load import offered_load
 from weir_sim.setup import Setup
 from weir_sim.workload import Workload
 
@@ -46,7 +55,9 @@ class TenantNumbers:
         itl: between output tokens: p50 of the requests' means, p95 and p99 of their own p99.
         e2e: arrival to end, of the completed.
         tokens_s: output tokens per second of the run.
-        share: of all service charged, 0 to 1.
+        share_of_all: of all service charged, 0 to 1; of a load that drains, what it asked for.
+        contended: its share while two or more tenants waited, and its due then; None if it
+            did not wait with another.
         attained: service while it waited over its due (`fairness.attainment`); None if it
             hardly waited.
     """
@@ -60,7 +71,8 @@ class TenantNumbers:
     itl: Spread
     e2e: Spread
     tokens_s: float
-    share: float
+    share_of_all: float
+    contended: ContendedShare | None
     attained: float | None
 
 
@@ -75,6 +87,7 @@ class RunNumbers:
         max_gap: largest difference of service per weight between two that both waited.
         bound_2u: what weighted isolation promises of it.
         jain: evenness of `attained` over the tenants that waited.
+        offered_load: work that arrives over what the fleet can do; None if it never was full.
         prefix_hit: share of prompt tokens found in caches.
         worker_max_over_mean: busy time of the busiest worker over the mean.
         seconds: simulated.
@@ -86,6 +99,7 @@ class RunNumbers:
     max_gap: float
     bound_2u: float
     jain: float
+    offered_load: float | None
     prefix_hit: float
     worker_max_over_mean: float
     seconds: float
@@ -105,6 +119,7 @@ def numbers(name: str, workload: Workload, setup: Setup, outcome: Outcome) -> Ru
     log = outcome.service
     weights = weights_of(workload, setup, log.tenants)
     attained = attainment(log, weights)
+    contended = contended_shares(log, weights)
     records: dict[str, list[RequestRecord]] = defaultdict(list)
     for record in outcome.records:
         records[record.request.tenant_id].append(record)
@@ -118,6 +133,7 @@ def numbers(name: str, workload: Workload, setup: Setup, outcome: Outcome) -> Ru
             outcome,
             by_weight.get(tenant, setup.tenant.weight),
             services.get(tenant, 0) / served,
+            contended.get(tenant),
             attained.get(tenant),
         )
         for tenant, of_tenant in records.items()
@@ -125,11 +141,12 @@ def numbers(name: str, workload: Workload, setup: Setup, outcome: Outcome) -> Ru
     busy = [worker.busy_s for worker in outcome.workers]
     return RunNumbers(
         name=name,
-        tenants=tuple(sorted(tenants, key=lambda one: (-one.share, one.tenant))),
-        total=_numbers(TOTAL, outcome.records, outcome, 0, 1.0, None),
+        tenants=tuple(sorted(tenants, key=lambda one: (-one.share_of_all, one.tenant))),
+        total=_numbers(TOTAL, outcome.records, outcome, 0, 1.0, None, None),
         max_gap=max_gap(log, weights),
         bound_2u=bound_2u(workload, setup, outcome),
         jain=jain(list(attained.values())),
+        offered_load=offered_load(outcome),
         prefix_hit=_prefix_hit(outcome),
         worker_max_over_mean=max(busy) / (float(np.mean(busy)) or 1.0),
         seconds=outcome.end_s,
@@ -141,7 +158,8 @@ def _numbers(
     records: Sequence[RequestRecord],
     outcome: Outcome,
     weight: int,
-    share: float,
+    share_of_all: float,
+    contended: ContendedShare | None,
     attained: float | None,
 ) -> TenantNumbers:
     completed = [record for record in records if record.outcome is Ending.COMPLETED]
@@ -156,7 +174,8 @@ def _numbers(
         itl=_itl(records),
         e2e=spread([r.end_s - r.request.arrival_s for r in completed if r.end_s is not None]),
         tokens_s=sum(record.output_tokens for record in records) / (outcome.end_s or 1.0),
-        share=share,
+        share_of_all=share_of_all,
+        contended=contended,
         attained=attained,
     )
 
