@@ -47,7 +47,11 @@ def _of_plan(plan: PlanEntry, used: Collection[str]) -> Iterator[Advice]:
     if not any(limit.resource == "concurrency" for limit in enforced):
         yield Advice(owner, "it has no limit of `concurrency`: one tenant can take every place")
     if not any(limit.resource == "tokens" and limit.rate for limit in enforced):
-        yield Advice(owner, "it has no limit of `tokens` with a rate: one tenant can take it all")
+        yield Advice(
+            owner,
+            "it has no limit of `tokens` with a rate: nothing bounds what one tenant uses "
+            "(weights share only what several wait for at once)",
+        )
     if plan.id not in used:
         yield Advice(owner, "no tenant is on it")
 
