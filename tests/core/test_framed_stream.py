@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
 import pytest
 from pydantic import SecretStr
 
@@ -414,6 +415,21 @@ async def test_an_error_while_the_first_write_is_under_way_lets_that_write_finis
         await connection.run(slow_send, frames(), refuse)
     assert wrote == ["whole"]
     assert connection.writer.closed
+
+
+async def test_a_write_that_met_the_end_of_the_call_is_not_told_as_an_internal_error() -> None:
+    # So grpc.aio reports it; what the server said is lost there.
+    def open_call() -> Any:
+        none = grpc.aio.Metadata()
+        internal = grpc.StatusCode.INTERNAL
+        raise grpc.aio.AioRpcError(internal, none, none, details="Internal error from Core")
+
+    client = client_of(open_call)
+    client.stream.start()
+    await eventually(lambda: client.lost != [])
+    assert "ended the stream before it had read" in client.lost[0].message
+    assert client.lost[0].reason is not Reason.INTERNAL
+    await client.stream.stop()
 
 
 async def test_a_wrong_token_is_told_and_tried_again_until_it_is_right() -> None:

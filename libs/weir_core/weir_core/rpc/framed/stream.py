@@ -21,6 +21,8 @@ ItemT = TypeVar("ItemT")
 OutT = TypeVar("OutT")
 InT = TypeVar("InT")
 
+_WRITE_FAILED = "Internal error from Core"
+
 _log = get_logger(__name__)
 
 
@@ -181,7 +183,7 @@ class FramedStream(Generic[ItemT, OutT, InT]):
             await connection.run(call.write, call, self._heard, half_close=call.done_writing)
             error = await self._ending_of(call)
         except grpc.aio.AioRpcError as exc:
-            error = from_rpc_error(exc, unavailable_as=self._unavailable_as, peer=self._name)
+            error = self._told_by(exc)
         except WeirError as exc:
             error = exc
         except Exception as exc:
@@ -194,6 +196,13 @@ class FramedStream(Generic[ItemT, OutT, InT]):
                 call.cancel()
             self._tell_lost(error)
         return error
+
+    def _told_by(self, exc: grpc.aio.AioRpcError) -> WeirError:
+        # grpc.aio puts a status of its own in the place of the server's when a write meets the
+        # end of the call, as when the server refuses a stream before it has read the first frame.
+        if (exc.details() or "").startswith(_WRITE_FAILED):
+            return self._unavailable("it ended the stream before it had read what was sent")
+        return from_rpc_error(exc, unavailable_as=self._unavailable_as, peer=self._name)
 
     def _tell_lost(self, error: WeirError) -> None:
         try:
