@@ -27,8 +27,10 @@ def pools(
 ) -> None:
     """Show pools, what waits in them, how fast it goes, and how tenants' targets are kept.
 
-    WAIT is predicted for a request that comes now, of a tenant of which nothing waits; nothing is
-    predicted before workers have been full for a while.
+    VERSION is `any` where none is asked for.
+
+    WAIT is for a request that comes now, of a tenant of which nothing waits; `-` before workers
+    have been full for a while.
     """
     seen = asyncio.run(_look(scheduler_door(address, state_dir), tenant))
     if output is Output.JSON:
