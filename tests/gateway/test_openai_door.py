@@ -123,6 +123,7 @@ async def test_every_parameter_reaches_the_worker(gateway: Gateway) -> None:
 async def test_the_default_bound_is_reported(gateway: Gateway) -> None:
     response = await gateway.chat()
     assert response.headers["x-weir-max-new-tokens"] == "8"
+    assert response.headers["x-weir-priority"] == "0"
     body = response.json()
     assert body["max_new_tokens"] == 8
     assert body["usage"]["completion_tokens"] == 8

@@ -39,6 +39,7 @@ _EXPOSED = (
     "x-should-retry",
     "x-weir-model",
     "x-weir-max-new-tokens",
+    "x-weir-priority",
     "x-ratelimit-mode",
     *(
         f"x-ratelimit-{what}-{resource}"

@@ -97,4 +97,5 @@ def request_headers(live: LiveRequest) -> list[tuple[bytes, bytes]]:
         (b"x-request-id", live.id.encode()),
         (b"x-weir-model", header_safe(live.prepared.subject.model).encode()),
         (b"x-weir-max-new-tokens", str(live.prepared.max_new_tokens).encode()),
+        (b"x-weir-priority", str(live.prepared.priority).encode()),
     ]
