@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+from directory_fields import policy_fields, pool_fields
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -36,7 +37,12 @@ def pages() -> dict[Path, dict[str, Part]]:
     settings: dict[str, Part] = {name: partial(service_table, name) for name in SERVICES}
     return {
         ROOT / "docs" / "api" / "errors.md": {"errors": errors_table},
-        ROOT / "docs" / "configuration.md": {"every-service": common_table, **settings},
+        ROOT / "docs" / "configuration.md": {
+            "every-service": common_table,
+            **settings,
+            "policy-fields": policy_fields,
+            "pool-fields": pool_fields,
+        },
     }
 
 
