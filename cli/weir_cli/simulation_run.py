@@ -112,7 +112,9 @@ def _load(question: Question) -> Workload:
         )
     except TraceError as error:
         raise CommandError(str(error)) from None
-    return simulation_setup.workload(question.trace, question.format_name, options)
+    load = simulation_setup.workload(question.trace, question.format_name, options)
+    simulation_setup.check_weighted(load, options.weights)
+    return load
 
 
 def _worker(question: Question) -> WorkerSpec:

@@ -1,6 +1,6 @@
 """What `weir simulate` runs: a load, a fleet, and one or several ways to schedule it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from weir_sim.workload import Workload
 LOCALITY = "locality"
 ISOLATIONS = (Isolation.SHARED.value, Isolation.WEIGHTED.value, LOCALITY)
 _MOST_COMPARED = 4
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,18 @@ def weights_of(text: str) -> dict[str, int]:
             )
         weights[tenant.strip()] = int(weight)
     return weights
+
+
+def check_weighted(load: Workload, weights: Mapping[str, int]) -> None:
+    """Raises CommandError for a weight of a tenant that the load does not have."""
+    there = {request.tenant_id for request in load.requests}
+    unknown = sorted(weights.keys() - there)
+    if unknown:
+        some = sorted(there)[:_MOST_NAMED]
+        more = f" and {len(there) - len(some)} more" if len(there) > len(some) else ""
+        raise CommandError(
+            f"--weights names {', '.join(unknown)}; the load's tenants are {', '.join(some)}{more}"
+        )
 
 
 def setups(base: Setup, ways: Sequence[Variant], quantum_tokens: int) -> list[Setup]:

@@ -105,6 +105,9 @@ def test_what_cannot_be_run_is_told_with_option_value_and_what_there_is() -> Non
     )
     assert "--compare has 'lifo'; known are shared, weighted" in refusal("--compare", "lifo")
     assert "--weights has 't1'" in refusal("--weights", "t1")
+    assert "--weights names t99; the load's tenants are t0, t1" in refusal(
+        *("--limit", "15", "--tenants", "round-robin:2", "--weights", "t99=3")
+    )
     assert "--cost-model is 'abacus'; it must be one of a10g" in refusal("--cost-model", "abacus")
     assert "--plot needs --out" in refusal("--plot", "png")
     assert "--tenants is 'hash'" in refusal("--tenants", "hash")
