@@ -12,7 +12,8 @@ TEMPLATE = (
     "Call as <tool_call>{json}</tool_call>\n{% endif %}"
     "{% for message in messages %}{{ message.role }}: {{ message.content }}"
     "{% for call in message.tool_calls or [] %}"
-    "<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}{{ '\\n' }}{% endfor %}assistant: "
+    "<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
+    "{{ '\\n' }}{% endfor %}assistant: "
 )
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 WEATHER: dict[str, Any] = {

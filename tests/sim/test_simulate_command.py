@@ -125,8 +125,8 @@ def test_ways_are_named_whole_or_by_one_part() -> None:
 
 def test_a_cost_model_of_ones_own_is_five_numbers() -> None:
     assert cost_model("linear:10,0.5,0,1,0").step_s(100, 5_000, 2, 300) == pytest.approx(0.062)
-    for wrong in ("linear:1,2", "linear:0,1,1,1,1", "linear:1,-1,0,0,0", "linear:1,nan,0,0,0", "linear:1e308,0,0,0,0"):
+    for numbers in ("1,2", "0,1,1,1,1", "1,-1,0,0,0", "1,nan,0,0,0", "1e308,0,0,0,0"):
         with pytest.raises(CommandError, match="five numbers of milliseconds"):
-            cost_model(wrong)
+            cost_model(f"linear:{numbers}")
     with pytest.raises(CommandError, match="No such file"):
         cost_model("/nowhere.csv:llama2-70b:h100-80gb:8")
