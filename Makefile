@@ -32,6 +32,7 @@ run: $(VENV)/.installed-run ## Start the four services and stream an answer of a
 	@exec $(BIN)/python -m weir_cli up $(ARGS)
 
 test: $(VENV)/.installed-dev ## Everything that a change can break (under 15 minutes on 2 cores)
+	$(BIN)/python -m tests.warm_model
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 soak: $(VENV)/.installed-dev ## The long runs

@@ -32,6 +32,8 @@ def _told_of_tools(folder: Path, home: Path) -> Path:
     """The same model; its template, which renders all else as before, tells of tools too."""
     linked = home / folder.name
     linked.mkdir()
+    # Its 8-bit weights are kept where those of the original are.
+    (folder / "int8").mkdir(exist_ok=True)
     for entry in folder.iterdir():
         if entry.name != "chat_template.jinja":
             (linked / entry.name).symlink_to(entry)
