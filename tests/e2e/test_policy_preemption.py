@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")
 
 POOL = {"name": "taking", "preemption": {"max_overtake_ratio": 1.0, "max_preemptions": 1}}
 ONE_AT_A_TIME = {"pool": "taking", "parameters": {"max_concurrent_requests": 1}}
-# 24 steps of 50 ms to the first token of 1,500: time to be pre-empted.
-SLOW = {"WEIR_WORKER__NULL_STEP_US": "50000", "WEIR_WORKER__MAX_STEP_TOKENS": "64"}
+# 24 steps of 120 ms to the first token of 1,500: time to be pre-empted, on busy cores too.
+SLOW = {"WEIR_WORKER__NULL_STEP_US": "120000", "WEIR_WORKER__MAX_STEP_TOKENS": "64"}
 LONG, SHORT = 1_500, 40
 
 
