@@ -98,7 +98,7 @@ async def test_a_client_that_leaves_after_the_last_token_was_answered(gateway: G
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
 async def test_a_grpc_call_that_ends_early_is_charged_exactly(gateway: Gateway, how: str) -> None:
     gateway.worker.script = Script(pause_after=3)
-    call = grpc_call(gateway, timeout=0.6 if how == "deadline" else None)
+    call = grpc_call(gateway, timeout=2.0 if how == "deadline" else None)
     await read_until(call, "delta")
     if how == "cancel":
         call.cancel()
