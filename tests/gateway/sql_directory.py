@@ -9,7 +9,7 @@ import yaml
 
 from weir.directory.v1.directory_pb2 import Snapshot
 from weir_core.clock import Clock, SystemClock
-from weir_core.database_url import parse_database_url
+from weir_core.database.url import parse_database_url
 from weir_core.directory.delta import object_id
 from weir_gateway.admin.key_ring import KeyRing
 from weir_gateway.admin.objects import Objects

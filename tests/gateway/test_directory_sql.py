@@ -17,7 +17,7 @@ from tests.ratelimiter.postgres import Postgres, running_postgres
 from weir.directory.v1.directory_pb2 import Tenant, User
 from weir.gateway.v1.admin_service_pb2 import CreateKeyRequest
 from weir_core.clock import ManualClock
-from weir_core.database_url import parse_database_url
+from weir_core.database.url import parse_database_url
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
 from weir_gateway.directory.file import DirectoryFileError

@@ -10,7 +10,7 @@ from weir.directory.v1.directory_service_pb2 import DESCRIPTOR
 from weir.directory.v1.directory_service_pb2_grpc import add_DirectoryServiceServicer_to_server
 from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceServicer
 from weir_core.clock import Clock
-from weir_core.database_url import parse_database_url
+from weir_core.database.url import parse_database_url
 from weir_core.errors.startup import StartupError
 from weir_gateway.admin.audit_trail import AuditTrail
 from weir_gateway.admin.key_ring import KeyRing

@@ -15,12 +15,12 @@ from sqlalchemy import select, text
 
 from tests.ratelimiter.ledger.support import NOW_MS, Book, ListOutbox, charge, open_book
 from tests.ratelimiter.postgres import running_postgres
+from weir_core.database.file import DatabaseMoved
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.usage import Usage
 from weir_ratelimiter.ledger.tables import metadata, rejects
-from weir_ratelimiter.ledger.unusable import LedgerUnusable
 from weir_ratelimiter.ledger.url import parse_url
 from weir_ratelimiter.ledger.verification import differences
 
@@ -342,7 +342,7 @@ async def test_a_file_that_goes_while_it_is_written_keeps_no_row(tmp_path: Path)
     file = tmp_path / "ledger.sqlite"
     async with open_book(f"sqlite:///{file}") as book:
         await book.write(charge("before"))
-        with pytest.raises(LedgerUnusable):
+        with pytest.raises(DatabaseMoved):
             async with book.ledger.database.writing():
                 os.unlink(file)
 

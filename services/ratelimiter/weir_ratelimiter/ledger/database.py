@@ -8,32 +8,25 @@ from pathlib import Path
 
 import msgspec
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, Table, event, update
+from sqlalchemy import URL, Table, update
 from sqlalchemy.dialects.postgresql.dml import Insert as PostgresInsert
 from sqlalchemy.dialects.sqlite.dml import Insert as SqliteInsert
-from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from weir_core.database import engine, failures
+from weir_core.database.file import DatabaseFile
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
-from weir_ratelimiter.ledger.file import LedgerFile
 from weir_ratelimiter.ledger.schema import upgrade
 from weir_ratelimiter.ledger.tables import head
 from weir_ratelimiter.ledger.unusable import LedgerUnusable
 
-_CONNECT_S = 5.0
-_POOL_S = 10.0
-# A wait for another writer of SQLite cannot be cut short: it ends before callers give up.
-_BUSY_S = 3.0
 _WRITE_S = 30.0
 _READ_S = 60.0
 _SCRUB_S = 600.0
 _CLOSE_S = 1.0
-_BEGIN = "weir_begin"
 
-FAILURES = (SQLAlchemyError, OSError, TimeoutError, StartupError, LedgerUnusable)
+FAILURES = (*failures.FAILURES, LedgerUnusable)
 """What a database that is not there, or not in order, raises."""
 
 
@@ -56,22 +49,26 @@ class Database:
     """
 
     def __init__(self, url: URL) -> None:
-        self._engine = _open_engine(url)
+        self._engine = engine.open_engine(url)
         self._migrating = asyncio.Lock()
         self._ready = False
-        self._file = LedgerFile(Path(str(url.database))) if self.sqlite else None
+        self._file = (
+            DatabaseFile(Path(str(url.database)), "the ledger", "ledger_url")
+            if self.sqlite
+            else None
+        )
 
     @property
     def sqlite(self) -> bool:
         """Whether it is a file."""
-        return self._engine.dialect.name == "sqlite"
+        return engine.is_sqlite(self._engine)
 
     async def ready(self) -> None:
         """Bring the schema up to date, once; the file of SQLite must stay in its place.
 
         Raises:
             StartupError: the database is of a later release, or its file cannot be made.
-            LedgerUnusable: the file was deleted or moved since.
+            DatabaseMoved: the file was deleted or moved since.
         """
         if not self._ready:
             async with self._migrating, asyncio.timeout(_WRITE_S):
@@ -93,24 +90,19 @@ class Database:
     async def reading(self, limit_s: float = _READ_S) -> AsyncIterator[AsyncConnection]:
         """A view of one moment, for at most `limit_s` seconds; writers go on meanwhile."""
         await self.ready()
-        async with asyncio.timeout(limit_s), self._engine.connect() as connection:
-            if not self.sqlite:
-                await connection.execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                )
-            async with connection.begin():
-                yield connection
+        async with asyncio.timeout(limit_s), engine.snapshot(self._engine) as connection:
+            yield connection
 
     def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
         """An INSERT that can say what to do on a conflict."""
-        return SqliteInsert(table) if self.sqlite else PostgresInsert(table)
+        return engine.insert(self._engine, table)
 
     async def scrub(self) -> None:
         """Remove from the file what was overwritten; writers wait meanwhile, for a second or so
         per 100 MB. PostgreSQL does it by itself, some time later."""
         if self.sqlite:
             async with asyncio.timeout(_SCRUB_S), self._engine.connect() as connection:
-                await connection.execution_options(**{_BEGIN: ""})
+                await connection.execution_options(**{engine.BEGIN: ""})
                 await connection.exec_driver_sql("VACUUM")
                 await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -134,7 +126,7 @@ class Database:
 
     async def _upgrade(self) -> None:
         async with self._engine.connect() as connection:
-            await connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+            await connection.execution_options(**{engine.BEGIN: "BEGIN IMMEDIATE"})
             async with connection.begin():
                 try:
                     await connection.run_sync(upgrade)
@@ -160,45 +152,4 @@ def told_as_unavailable() -> Iterator[None]:
 
 def cause_of(error: BaseException) -> str:
     """What went wrong, in one line without statements, values or passwords."""
-    if isinstance(error, StartupError | LedgerUnusable):
-        return str(error)
-    if isinstance(error, TimeoutError):
-        return "it did not answer in time"
-    driver = getattr(error, "orig", None) or error
-    name = type(driver).__name__
-    if isinstance(driver, OSError) and driver.strerror:
-        return f"{name}: {driver.strerror}"
-    code = getattr(driver, "sqlite_errorname", None) or getattr(driver, "sqlstate", None)
-    return f"{name}: {code}" if code else name
-
-
-def _open_engine(url: URL) -> AsyncEngine:
-    if url.get_backend_name() == "sqlite":
-        engine = create_async_engine(
-            url, hide_parameters=True, pool_timeout=_POOL_S, connect_args={"timeout": _BUSY_S}
-        )
-        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-        event.listen(engine.sync_engine, "begin", _begin_sqlite)
-        return engine
-    return create_async_engine(
-        url,
-        hide_parameters=True,
-        pool_timeout=_POOL_S,
-        pool_pre_ping=True,
-        connect_args={"timeout": _CONNECT_S},
-    )
-
-
-def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-    # The driver would begin late and never for a SELECT: a read must be of one moment.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    # The account forgets an event once its row is committed: it is on the disk by then.
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
-        connection.exec_driver_sql(begin)
+    return str(error) if isinstance(error, LedgerUnusable) else failures.cause_of(error)

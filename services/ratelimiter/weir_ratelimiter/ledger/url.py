@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from weir_core.database_url import parse_database_url
+from weir_core.database.url import parse_database_url
 
 
 def default_url(journal: str) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir.directory.v1.directory_pb2 import Snapshot
 from weir_core.clock import Clock
+from weir_core.database.failures import FAILURES, cause_of
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
@@ -22,7 +23,7 @@ from weir_gateway.directory.snapshot_builder import build_snapshot
 from weir_gateway.directory.sql import rows
 from weir_gateway.directory.sql.assembly import Assembler, EntryInvalid
 from weir_gateway.directory.sql.bootstrap import records_of
-from weir_gateway.directory.sql.database import FAILURES, Database, cause_of
+from weir_gateway.directory.sql.database import Database
 from weir_gateway.directory.sql.lost import first_lost
 from weir_gateway.directory.sql.overlaps import end_overlaps
 from weir_gateway.directory.sql.records import Draft, Kind, Record, Records
