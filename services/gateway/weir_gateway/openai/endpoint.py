@@ -1,5 +1,7 @@
 """What every endpoint that reads a body does around its own work."""
 
+from abc import ABC, abstractmethod
+
 from starlette.types import Receive, Scope, Send
 
 from weir_core.clock import Clock
@@ -12,7 +14,7 @@ from weir_gateway.openai.refusal import Refusal, openai_refusal
 _log = get_logger(__name__)
 
 
-class Endpoint:
+class Endpoint(ABC):
     """An ASGI endpoint; its own work is `_serve`.
 
     Args:
@@ -42,8 +44,9 @@ class Endpoint:
                 exchange, WeirError(Reason.INTERNAL, f"internal error, id {error_id}")
             )
 
+    @abstractmethod
     async def _serve(self, exchange: Exchange) -> None:
-        raise NotImplementedError
+        """Does the endpoint's own work."""
 
     def _refusal(self, error: WeirError, request_id: str) -> Refusal:
         """An error in the form of this door."""
