@@ -36,9 +36,10 @@ from weir_gateway.flow.ending import (
     too_slow,
 )
 from weir_gateway.flow.live_state import LiveBounds, State
-from weir_gateway.flow.messages import enqueue_message, start_message
+from weir_gateway.flow.messages import start_message
 from weir_gateway.flow.patience import Patience
 from weir_gateway.flow.ports import CallLater, SchedulerPort, WorkerPort
+from weir_gateway.flow.queue_place import QueuePlace
 from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.flow.verdict import Verdict, judge
 from weir_gateway.flow.wire_reason import from_wire
@@ -92,11 +93,22 @@ class LiveRequest:
         self._clock = clock
         self._bounds = bounds
         self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
-        self._epoch = 0
         self._tells = prepared.tells_logprobs
         self._stop: StopCause | None = None
         self._terminal: TerminalRecord | None = None
         self._patience = Patience(call_later)
+        self._place = QueuePlace(
+            request_id,
+            prepared,
+            self.facts,
+            scheduler=scheduler,
+            clock=clock,
+            deadline_us=self._deadline_us,
+            trace=trace,
+            patience=self._patience,
+            scheduler_s=bounds.scheduler_s,
+            give_up=self.stop,
+        )
         self._deadline = call_later(deadline_s, lambda: self.stop(deadline_passed(deadline_s)))
 
     # The account
@@ -182,16 +194,16 @@ class LiveRequest:
     def on_scheduler_lost(self) -> None:
         """What waits in the queue waits for another scheduler now, for a while."""
         if self.state is State.QUEUED:
-            self._await_scheduler()
+            self._place.await_scheduler()
 
     def on_scheduler_connected(self) -> None:
         """There is a scheduler (again): it may know nothing of what waits and runs here."""
-        if self._epoch == self._scheduler.epoch:
+        if self._place.known:
             return
         if self.state is State.QUEUED:
             self._enqueue()
         elif self.state in (State.STARTED, State.STREAMING):
-            self._tell_running()
+            self._place.tell_running(self.attempt, streams=self.state is State.STREAMING)
 
     # The worker
 
@@ -272,36 +284,7 @@ class LiveRequest:
 
     def _enqueue(self) -> None:
         self.state = State.QUEUED
-        self._patience.end()
-        self._epoch = self._scheduler.epoch
-        message = enqueue_message(
-            self.id, self.prepared, self.facts, deadline_us=self._deadline_us, trace=self.trace
-        )
-        if self._scheduler.enqueue(message):
-            self.facts.queued_us = self.facts.queued_us or self._clock.now_us()
-        else:
-            self._await_scheduler()
-
-    def _tell_running(self) -> None:
-        """A scheduler that has taken over counts the attempt, and hears of its end."""
-        message = enqueue_message(
-            self.id, self.prepared, self.facts, deadline_us=self._deadline_us, trace=self.trace
-        )
-        message.running_worker_id = self.facts.worker_id
-        message.ClearField("waiting_since")
-        if self._scheduler.enqueue(message):
-            self._epoch = self._scheduler.epoch
-            if self.state is State.STREAMING:
-                self._scheduler.first_token(self.attempt)
-
-    def _await_scheduler(self) -> None:
-        seconds = self._bounds.scheduler_s
-        error = WeirError(
-            Reason.SCHEDULER_UNAVAILABLE,
-            f"no scheduler could be reached for {seconds:.0f} s",
-            retry_after_s=2.0,
-        )
-        self._patience.until(seconds, lambda: self.stop(StopCause(Outcome.OUTCOME_SHED, error)))
+        self._place.take()
 
     def _start(self, event: Dispatched) -> None:
         facts = self.facts
@@ -366,20 +349,14 @@ class LiveRequest:
         attempt = self.attempt
         self.facts.preemptions += 1
         self._leave_attempt(abort=True)
-        if self._epoch and self._epoch == self._scheduler.epoch:
-            self._scheduler.attempt_failed(attempt, Reason.PREEMPTED, worker_fault=False)
-        else:
-            self._enqueue()
+        self._place.take_again(attempt, Reason.PREEMPTED, worker_fault=False)
 
     def _try_again(self, reason: Reason, *, worker_fault: bool) -> None:
         attempt = self.attempt
         self._leave_attempt(abort=False)
         if worker_fault:
             self.facts.excluded.add(self.facts.worker_id)
-        if self._epoch and self._epoch == self._scheduler.epoch:
-            self._scheduler.attempt_failed(attempt, reason, worker_fault=worker_fault)
-        else:
-            self._enqueue()
+        self._place.take_again(attempt, reason, worker_fault=worker_fault)
 
     def _lose(self, reason: Reason, message: str) -> None:
         """The end of what has streamed already; its worker may still know the count."""
