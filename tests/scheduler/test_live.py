@@ -1,31 +1,22 @@
 """The service over real gRPC, with scripted gateways and workers."""
 
 import asyncio
-import secrets
 import time
-from typing import Any
 
-import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from pydantic import SecretStr
 
 from tests.scheduler.live import (
     TOKEN,
     default_snapshot,
-    enqueue_message,
     eventually,
     live_scheduler,
     reason_name,
 )
 from weir.common.v1.error_reason_pb2 import ErrorReason
-from weir.common.v1.lifecycle_pb2 import Attempt, TraceContext
+from weir.common.v1.lifecycle_pb2 import Attempt
 from weir.common.v1.sampling_pb2 import FinishReason
-from weir.directory.v1.directory_pb2 import Snapshot
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
-from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
-from weir.scheduler.v1.worker_report_pb2 import WorkerRegistration, WorkerReport
 from weir_core.errors import WeirError
 from weir_core.grants import verify_grant
 
@@ -254,219 +245,6 @@ async def test_a_gateway_that_reconnects_replaces_its_old_stream() -> None:
         await new.enqueue("r1", attempts=1)
         await worker.end(attempt, FinishReason.FINISH_REASON_ABORT)
         assert (await new.dispatched("r1")).attempt.number == 2
-
-
-async def test_bad_requests_are_refused_by_field_and_hurt_nobody() -> None:
-    async with live_scheduler() as live:
-        await live.worker()
-        gateway = await live.gateway()
-        bad = [
-            (enqueue_message("r0", prompt_tokens=0), "prompt_tokens"),
-            (enqueue_message("r1", max_new_tokens=-5), "max_new_tokens"),
-            (enqueue_message("r2", priority=101), "priority"),
-            (enqueue_message("r3", tenant=""), "tenant_id"),
-            (enqueue_message("r4", attempts=-1), "attempts"),
-            (enqueue_message("r5", prefix_hashes=[b"short"]), "prefix_hashes"),
-            (enqueue_message("r6", arrival_time=Timestamp(seconds=-(2**63))), "arrival_time"),
-            (enqueue_message("r7", deadline=Timestamp(nanos=-1)), "deadline"),
-            (enqueue_message("r8", waiting_since=Timestamp(seconds=2**62)), "waiting_since"),
-        ]
-        events = [wire.GatewayEvent(enqueue=message) for message, _ in bad]
-        events.append(wire.GatewayEvent(enqueue=enqueue_message("good")))
-        await gateway.call.write(wire.DispatchRequest(events=events))
-        await gateway.dispatched("good")
-        for message, field in bad:
-            rejected = await gateway.news("rejected", message.request_id)
-            assert reason_name(rejected.error_reason) == "INVALID_FIELD"
-            assert field in rejected.message
-
-
-async def test_a_request_that_the_scheduler_fails_to_take_in_is_told_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with live_scheduler() as live:
-        gateway = await live.gateway()
-
-        def broken(*_: object) -> None:
-            raise ZeroDivisionError
-
-        monkeypatch.setattr(live.app.scheduler, "enqueue", broken)
-        await gateway.enqueue("r1")
-        rejected = await gateway.news("rejected", "r1")
-        assert reason_name(rejected.error_reason) == "INTERNAL"
-
-
-async def test_an_answer_of_fewer_than_no_tokens_is_charged_nothing_and_ends() -> None:
-    async with live_scheduler() as live:
-        worker = await live.worker()
-        gateway = await live.gateway()
-        await gateway.enqueue("r1")
-        dispatched = await gateway.dispatched("r1")
-        await worker.run(dispatched, output=-(2**40))
-        await gateway.finish(dispatched, output=-(2**40))
-        await worker.end(dispatched.attempt)
-        await eventually(live.at_rest)
-        assert live.sample("weir_scheduler_service_tokens_total", {"tenant": "acme"}) == 10
-
-
-async def test_a_worker_of_negative_size_is_refused_by_field() -> None:
-    async with live_scheduler() as live:
-        call = live.stub.ConnectWorker()
-        wrong = WorkerRegistration(worker_id="w", address="a:1", model="m", total_kv_blocks=-5)
-        await call.write(wire.ConnectWorkerRequest(registration=wrong))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async for _ in call:
-                pass
-        assert "registration.total_kv_blocks is -5" in str(caught.value.details())
-
-
-async def test_unknown_models_and_oversized_requests_are_refused_at_once() -> None:
-    async with live_scheduler() as live:
-        await live.worker()
-        gateway = await live.gateway()
-        await gateway.enqueue("r1", model="nowhere")
-        await gateway.enqueue("r2", prompt_tokens=999, max_new_tokens=1)
-        await gateway.enqueue("r3", prompt_tokens=1_000, max_new_tokens=1)
-        assert reason_name((await gateway.news("rejected", "r1")).error_reason) == "MODEL_NOT_FOUND"
-        await gateway.dispatched("r2")
-        rejected = await gateway.news("rejected", "r3")
-        assert reason_name(rejected.error_reason) == "REQUEST_TOO_LARGE"
-        assert not rejected.HasField("retry_after")
-        labels = {"tenant": "acme", "reason": "REQUEST_TOO_LARGE"}
-        assert live.sample("weir_scheduler_rejections_total", labels) == 1
-
-
-async def test_before_the_directory_is_known_requests_are_refused_with_a_reason() -> None:
-    async with live_scheduler(Snapshot(version=1)) as live:
-        gateway = await live.gateway()
-        await gateway.enqueue("r1")
-        rejected = await gateway.news("rejected", "r1")
-        assert reason_name(rejected.error_reason) == "MODEL_NOT_FOUND"
-
-
-async def test_the_first_frame_must_name_the_gateway_and_register_the_worker() -> None:
-    async with live_scheduler() as live:
-        call = live.stub.Dispatch()
-        await call.write(wire.DispatchRequest())
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async for _ in call:
-                pass
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "gateway_id" in str(caught.value.details())
-        worker = live.stub.ConnectWorker()
-        await worker.write(wire.ConnectWorkerRequest(report=WorkerReport()))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async for _ in worker:
-                pass
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-async def test_the_queue_can_be_listed_in_pages() -> None:
-    async with live_scheduler(ONE_AT_A_TIME) as live:
-        worker = await live.worker()
-        gateway = await live.gateway()
-        await gateway.enqueue("run")
-        await worker.run(await gateway.dispatched("run"))
-        for number in range(5):
-            await gateway.enqueue(f"r{number}", "acme" if number % 2 else "other")
-        await eventually(lambda: live.app.scheduler.waiting == 5)
-        first = await live.stub.ListQueue(wire.ListQueueRequest(page_size=3))
-        rest = await live.stub.ListQueue(
-            wire.ListQueueRequest(page_size=3, page_token=first.next_page_token)
-        )
-        both = [*first.requests, *rest.requests]
-        assert [request.request_id for request in both] == [f"r{n}" for n in range(5)]
-        assert (first.total, rest.next_page_token) == (5, "")
-        assert [request.position for request in both] == [1, 1, 2, 2, 3]
-        assert {r.reason for r in both} == {
-            wire.QUEUE_REASON_WORKER_FULL,
-            wire.QUEUE_REASON_BEHIND_OTHERS,
-        }
-        assert len(await live.queue("acme")) == 2
-        depth = {"tenant": "other", "reason": "worker_full"}
-        assert live.sample("weir_scheduler_queue_depth", depth) == 1
-        for bad in (wire.ListQueueRequest(page_size=-1), wire.ListQueueRequest(page_token="!")):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await live.stub.ListQueue(bad)
-            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-async def test_workers_are_listed_with_load_and_counters() -> None:
-    async with live_scheduler() as live:
-        worker = await live.worker("w1", gpu_id="gpu-0", batch_invariant=True)
-        gateway = await live.gateway()
-        await gateway.enqueue("r1")
-        await gateway.enqueue("r2")
-        await worker.run(await gateway.dispatched("r1"))
-        await gateway.dispatched("r2")
-
-        async def counted() -> bool:
-            view = (await live.workers())["w1"]
-            return (view.pending_attempts, view.running_attempts) == (1, 1)
-
-        await eventually(counted)
-        view = (await live.workers())["w1"]
-        assert view.state == "ready"
-        assert view.registration.gpu_id == "gpu-0"
-        assert view.load.held_kv_blocks == 1
-        assert view.last_report_time.seconds > 0
-        assert live.sample("weir_scheduler_workers", {"state": "ready"}) == 1
-
-
-async def test_draining_an_unknown_worker_is_not_found() -> None:
-    async with live_scheduler() as live:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await live.stub.DrainWorker(wire.DrainWorkerRequest(worker_id="nobody"))
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-async def test_the_cluster_secret_is_required() -> None:
-    async with live_scheduler() as live:
-        for token in (None, SecretStr("wrong" * 10)):
-            stub = SchedulerServiceStub(live.open(token))
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await stub.ListWorkers(wire.ListWorkersRequest())
-            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-
-
-async def test_each_wait_is_a_span_in_the_requests_trace() -> None:
-    trace_id = secrets.token_hex(16)
-    async with live_scheduler(ONE_AT_A_TIME) as live:
-        worker = await live.worker()
-        gateway = await live.gateway()
-        await gateway.enqueue("run")
-        run = await gateway.dispatched("run")
-        await worker.run(run)
-        trace = TraceContext(traceparent=f"00-{trace_id}-{secrets.token_hex(8)}-01")
-        await gateway.enqueue("r1", trace=trace)
-        await gateway.news("queued", "r1")
-        await worker.end(run.attempt)
-        await gateway.failed(await gateway.dispatched("r1"), LOST, fault=False)
-        await gateway.news("requeued", "r1")
-        await gateway.send(withdraw=wire.Withdraw(request_id="r1"))
-        await eventually(lambda: live.app.scheduler.waiting == 0)
-    mine = [
-        span
-        for span in live.spans.get_finished_spans()
-        if span.name == "queue" and f"{span.context.trace_id:032x}" == trace_id
-    ]
-    outcomes = [str((span.attributes or {})["weir.outcome"]) for span in mine]
-    assert outcomes == ["dispatched", "withdrawn"]
-    assert [(span.attributes or {})["weir.attempt"] for span in mine] == [1, 2]
-    reasons = [(event.attributes or {})["weir.reason"] for event in mine[0].events]
-    assert reasons == ["worker_full"]
-    for span in mine:
-        assert span.start_time is not None
-        assert span.end_time is not None
-        assert span.start_time <= span.end_time
-
-
-async def test_health_and_reflection_answer() -> None:
-    async with live_scheduler() as live:
-        stub: Any = health_pb2_grpc.HealthStub(live.open(None))
-        request = health_pb2.HealthCheckRequest(service="weir.scheduler.v1.SchedulerService")
-        answer = await stub.Check(request)
-        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_stopping_ends_every_stream_and_refuses_new_work() -> None:
