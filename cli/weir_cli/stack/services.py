@@ -60,7 +60,7 @@ class StackPlan:
                 for name in scheduler_names(self.schedulers)
             ),
             *(self.worker_spec(state, worker) for worker in self.workers if not worker.spare),
-            self._spec(state, GATEWAY, GATEWAY, self._gateway()),
+            self._spec(state, GATEWAY, GATEWAY, self._gateway(state)),
         ]
 
     def worker_spec(self, state: StateDir, worker: WorkerPlan) -> ChildSpec:
@@ -131,13 +131,15 @@ class StackPlan:
             **worker.settings(),
         }
 
-    def _gateway(self) -> dict[str, Any]:
+    def _gateway(self, state: StateDir) -> dict[str, Any]:
+        file = quote(str((state.path / "state.sqlite").resolve()))
         return {
             "http_address": self._address("gateway http"),
             "grpc_address": self._address("gateway grpc"),
             "ratelimiter_address": self._address(RATELIMITER),
             "scheduler_address": self.scheduler_addresses,
             "directory_file": str(self.directory),
+            "state_url": self.database or f"sqlite:///{file}",
             **({"database_url": self.database} if self.database else {}),
         }
 

@@ -96,7 +96,7 @@ class GatewayApp:
         if self._watcher is not None:
             self._watcher.start()
         if self.edge is not None:
-            self.edge.start()
+            await self.edge.start()
         await self._server.start()
         if self.edge is not None and self.control is not None:
             # The other services wait for the directory meanwhile, and get it.

@@ -5,6 +5,7 @@ import time
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import SecretStr
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from weir.gateway.v1 import (
@@ -45,6 +46,7 @@ from weir_gateway.native.not_built import add_unbuilt_services
 from weir_gateway.openai.app import create_http_app
 from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.settings import GatewaySettings
+from weir_gateway.state.state import open_state
 from weir_gateway.text.model_texts import ModelTexts
 
 PUBLIC_SERVICES = tuple(
@@ -133,6 +135,7 @@ class Edge:
             metrics=metrics,
             most_s=settings.request_timeout_s,
         )
+        self.state = open_state(settings.state_url or settings.database_url)
         reader = AccountReader(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._limits = LimitsPage(reader, self._models)
         self._clock = clock
@@ -166,10 +169,16 @@ class Edge:
             ping_s=settings.ping_s,
             stall_s=settings.stall_s,
             cors_origins=settings.cors_origins,
+            rooms=self._rooms(),
         )
 
-    def start(self) -> None:
-        """Starts what runs in the background."""
+    def _rooms(self) -> list[BaseRoute]:
+        """Routes of what the gateway keeps for its tenants."""
+        return []
+
+    async def start(self) -> None:
+        """Starts what runs in the background. Raises StartupError."""
+        await self.state.start()
         self.texts.start()
         self._limiter.start()
         self.scheduler.start()
@@ -189,6 +198,7 @@ class Edge:
         self._preparer.close()
         await self._limiter_channel.close()
         await self._schedulers.close()
+        await self.state.close()
 
     def not_ready(self) -> str:
         """Why requests cannot be served now; empty when they can."""

@@ -44,6 +44,12 @@ class GatewaySettings(ServiceSettings):
     database_poll_s: float = Field(
         0.25, ge=0.05, le=1, description="how often the database is looked at for changes"
     )
+    state_url: SecretStr | None = Field(
+        None,
+        description="database of sessions, jobs, files, responses and idempotency keys, in the "
+        "form of database_url and shared by all gateways; unset: database_url, and without it "
+        "none of these are kept",
+    )
     admin_secret: SecretStr | None = Field(
         default_factory=_admin_secret,
         description="secret of AdminService, 32 characters or more; unset: administration is off; "

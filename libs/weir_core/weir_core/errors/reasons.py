@@ -56,6 +56,16 @@ class Reason(StrEnum):
     PREEMPTED = "PREEMPTED"
     VERSION_CONFLICT = "VERSION_CONFLICT"
     ADMINISTRATION_OFF = "ADMINISTRATION_OFF"
+    STATE_UNAVAILABLE = "STATE_UNAVAILABLE"
+    STATE_OFF = "STATE_OFF"
+    SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
+    JOB_NOT_FOUND = "JOB_NOT_FOUND"
+    FILE_NOT_FOUND = "FILE_NOT_FOUND"
+    BATCH_NOT_FOUND = "BATCH_NOT_FOUND"
+    RESPONSE_NOT_FOUND = "RESPONSE_NOT_FOUND"
+    STATE_CONFLICT = "STATE_CONFLICT"
+    ENQUEUED_TOKENS_EXCEEDED = "ENQUEUED_TOKENS_EXCEEDED"
+    EMBEDDINGS_NOT_OFFERED = "EMBEDDINGS_NOT_OFFERED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +145,18 @@ WIRE_CODES: dict[Reason, WireCode] = {
     Reason.PREEMPTED: WireCode("UNAVAILABLE", 503, _SERVER, "preempted"),
     Reason.VERSION_CONFLICT: WireCode("ABORTED", 409, _INVALID, "version_conflict"),
     Reason.ADMINISTRATION_OFF: WireCode("UNIMPLEMENTED", 501, _INVALID, "administration_off"),
+    Reason.STATE_UNAVAILABLE: WireCode("UNAVAILABLE", 503, _SERVER, "state_unavailable"),
+    Reason.STATE_OFF: WireCode("UNIMPLEMENTED", 501, _INVALID, "state_off"),
+    Reason.SESSION_NOT_FOUND: WireCode("NOT_FOUND", 404, _INVALID, "session_not_found"),
+    Reason.JOB_NOT_FOUND: WireCode("NOT_FOUND", 404, _INVALID, "job_not_found"),
+    Reason.FILE_NOT_FOUND: WireCode("NOT_FOUND", 404, _INVALID, "file_not_found"),
+    Reason.BATCH_NOT_FOUND: WireCode("NOT_FOUND", 404, _INVALID, "batch_not_found"),
+    Reason.RESPONSE_NOT_FOUND: WireCode("NOT_FOUND", 404, _INVALID, "response_not_found"),
+    Reason.STATE_CONFLICT: WireCode("FAILED_PRECONDITION", 400, _INVALID, "state_conflict"),
+    Reason.ENQUEUED_TOKENS_EXCEEDED: WireCode(
+        "RESOURCE_EXHAUSTED", 429, "tokens", "enqueued_tokens_exceeded"
+    ),
+    Reason.EMBEDDINGS_NOT_OFFERED: WireCode(
+        "INVALID_ARGUMENT", 400, _INVALID, "embeddings_not_offered"
+    ),
 }

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weir.gateway.v1.inference_service_pb2 import ModelInfo
@@ -69,6 +69,7 @@ def create_http_app(
     ping_s: float,
     stall_s: float,
     cors_origins: Sequence[str],
+    rooms: Sequence[BaseRoute] = (),
 ) -> ASGIApp:
     """The ASGI application.
 
@@ -83,6 +84,7 @@ def create_http_app(
         max_body: bytes.
         ping_s, stall_s: see `GenerationEndpoint`.
         cors_origins: origins that browsers may call from; `*` for all.
+        rooms: further routes; their handlers raise WeirError.
     """
 
     def endpoint(dialect: Dialect) -> GenerationEndpoint:
@@ -111,6 +113,7 @@ def create_http_app(
             Route("/v1/messages/count_tokens", count, methods=["POST"]),
             Route("/v1/tokenize", tokenize, methods=["POST"]),
             Route("/v1/detokenize", detokenize, methods=["POST"]),
+            *rooms,
             Route("/v1/models", pages.list_models),
             Route("/v1/models/{name:path}", pages.get_model),
             Route("/v1/limits", pages.show_limits),
@@ -128,7 +131,7 @@ def create_http_app(
     browsers = CORSMiddleware(
         app,
         allow_origins=list(cors_origins),
-        allow_methods=["GET", "POST", "OPTIONS"],
+        allow_methods=["GET", "POST", "DELETE", "OPTIONS"],
         allow_headers=["*"],
         expose_headers=list(_EXPOSED),
         max_age=600,

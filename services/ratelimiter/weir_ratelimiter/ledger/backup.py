@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from weir_ratelimiter.ledger.backup_file import BackupWriter, Record, to_text
 from weir_ratelimiter.ledger.database import Database
-from weir_ratelimiter.ledger.schema import schema_version
+from weir_ratelimiter.ledger.schema import SCHEMA
 from weir_ratelimiter.ledger.tables import erasures, rejects, rows
 
 _READ_S = 24 * 3_600.0
@@ -56,7 +56,7 @@ async def _copy(database: Database, file: gzip.GzipFile) -> int:
     created = datetime.now(UTC).isoformat(timespec="seconds")
     async with database.reading(_READ_S) as connection:
         count = await connection.scalar(select(func.count()).select_from(rows)) or 0
-        writer = BackupWriter(file, schema_version(), created, count)
+        writer = BackupWriter(file, SCHEMA.version, created, count)
         for table in KEPT:
             names = [str(column.name) for column in table.columns]
             ordered = select(table).order_by(*table.primary_key.columns)

@@ -13,7 +13,7 @@ from weir_ratelimiter.ledger.backup_file import BadBackup, Record, check_whole, 
 from weir_ratelimiter.ledger.database import Database, Turn
 from weir_ratelimiter.ledger.record_check import RecordCheck
 from weir_ratelimiter.ledger.row import LedgerRow
-from weir_ratelimiter.ledger.schema import schema_version
+from weir_ratelimiter.ledger.schema import SCHEMA
 from weir_ratelimiter.ledger.tables import MEASURES, UNIQUE_ROW, head, rows
 from weir_ratelimiter.ledger.verification import differences_in
 from weir_ratelimiter.ledger.writer import insert_rows
@@ -59,8 +59,8 @@ async def restore(database: Database, path: Path, now_ms: int) -> Restored:
         one of `FAILURES`.
     """
     header = check_whole(path)
-    if header.schema > schema_version():
-        raise BadBackup(f"it is of schema {header.schema}, this release knows {schema_version()}")
+    if header.schema > SCHEMA.version:
+        raise BadBackup(f"it is of schema {header.schema}, this release knows {SCHEMA.version}")
     check = RecordCheck(now_ms)
     for record in read_records(path):
         check.check(record)

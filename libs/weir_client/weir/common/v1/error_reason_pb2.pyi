@@ -116,6 +116,26 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The object changed since the version that the change was made from: read it again."""
     ERROR_REASON_ADMINISTRATION_OFF: _ErrorReason.ValueType  # 45
     """This gateway serves no administration: its directory is a file, or it has no admin secret."""
+    ERROR_REASON_STATE_UNAVAILABLE: _ErrorReason.ValueType  # 46
+    """The state database, with sessions, jobs, files and responses, cannot be asked."""
+    ERROR_REASON_STATE_OFF: _ErrorReason.ValueType  # 47
+    """This gateway keeps no state: it was started without a state database."""
+    ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 48
+    """The caller's tenant has no session of that id, or it has ended."""
+    ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 49
+    """The caller's tenant has no job of that id, or its result was removed."""
+    ERROR_REASON_FILE_NOT_FOUND: _ErrorReason.ValueType  # 50
+    """The caller's tenant has no file of that id, or it was removed."""
+    ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 51
+    """The caller's tenant has no batch of that id."""
+    ERROR_REASON_RESPONSE_NOT_FOUND: _ErrorReason.ValueType  # 52
+    """The caller's tenant has no response of that id, or it was removed."""
+    ERROR_REASON_STATE_CONFLICT: _ErrorReason.ValueType  # 53
+    """The object's present state does not allow it, such as cancelling what has ended."""
+    ERROR_REASON_ENQUEUED_TOKENS_EXCEEDED: _ErrorReason.ValueType  # 54
+    """More tokens of offline work wait than the tenant may enqueue."""
+    ERROR_REASON_EMBEDDINGS_NOT_OFFERED: _ErrorReason.ValueType  # 55
+    """No worker of the model makes embeddings."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Machine-readable cause of a refusal or failure: the `reason` of google.rpc.ErrorInfo
@@ -216,4 +236,24 @@ ERROR_REASON_VERSION_CONFLICT: ErrorReason.ValueType  # 44
 """The object changed since the version that the change was made from: read it again."""
 ERROR_REASON_ADMINISTRATION_OFF: ErrorReason.ValueType  # 45
 """This gateway serves no administration: its directory is a file, or it has no admin secret."""
+ERROR_REASON_STATE_UNAVAILABLE: ErrorReason.ValueType  # 46
+"""The state database, with sessions, jobs, files and responses, cannot be asked."""
+ERROR_REASON_STATE_OFF: ErrorReason.ValueType  # 47
+"""This gateway keeps no state: it was started without a state database."""
+ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 48
+"""The caller's tenant has no session of that id, or it has ended."""
+ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 49
+"""The caller's tenant has no job of that id, or its result was removed."""
+ERROR_REASON_FILE_NOT_FOUND: ErrorReason.ValueType  # 50
+"""The caller's tenant has no file of that id, or it was removed."""
+ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 51
+"""The caller's tenant has no batch of that id."""
+ERROR_REASON_RESPONSE_NOT_FOUND: ErrorReason.ValueType  # 52
+"""The caller's tenant has no response of that id, or it was removed."""
+ERROR_REASON_STATE_CONFLICT: ErrorReason.ValueType  # 53
+"""The object's present state does not allow it, such as cancelling what has ended."""
+ERROR_REASON_ENQUEUED_TOKENS_EXCEEDED: ErrorReason.ValueType  # 54
+"""More tokens of offline work wait than the tenant may enqueue."""
+ERROR_REASON_EMBEDDINGS_NOT_OFFERED: ErrorReason.ValueType  # 55
+"""No worker of the model makes embeddings."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `sql.schema` hands over."""
+"""Runs migrations on the connection that `weir_core.database.schema` hands over."""
 
 from alembic import context
 

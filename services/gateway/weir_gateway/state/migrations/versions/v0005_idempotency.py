@@ -1,0 +1,8 @@
+"""Idempotency keys."""
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    """From the revision before."""
