@@ -58,7 +58,8 @@ async def test_calls_of_a_whole_answer(gateway: Gateway) -> None:
 
 
 async def test_calls_of_a_stream(gateway: Gateway) -> None:
-    gateway.worker.script = Script(pieces=[*CALL, *CALL], finish=STOP)
+    # One at a time: what comes together is told together.
+    gateway.worker.script = Script(pieces=[*CALL, *CALL], finish=STOP, step_s=0.005)
     stream = await gateway.openai().chat.completions.create(
         model=MODEL, messages=USER, tools=TOOLS, max_tokens=200, stream=True
     )

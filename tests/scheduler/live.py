@@ -43,6 +43,8 @@ class DirectoryStub(DirectoryServiceServicer):
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.changed = asyncio.Event()
+        self.told = asyncio.Event()
+        self.told.set()
 
     def publish(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -52,6 +54,7 @@ class DirectoryStub(DirectoryServiceServicer):
         self, request: WatchRequest, context: Any
     ) -> AsyncIterator[WatchResponse]:
         while True:
+            await self.told.wait()
             yield WatchResponse(snapshot=self.snapshot)
             self.changed.clear()
             await self.changed.wait()
@@ -305,11 +308,16 @@ class LiveScheduler:
 
 @asynccontextmanager
 async def live_scheduler(
-    snapshot: Snapshot | None = None, **settings: Any
+    snapshot: Snapshot | None = None, *, told: bool = True, **settings: Any
 ) -> AsyncIterator[LiveScheduler]:
-    """Starts a directory and the scheduler; everything is closed at the end."""
+    """Starts a directory and the scheduler; everything is closed at the end.
+
+    Not `told`: the directory says nothing until `directory.told` is set.
+    """
     async with AsyncExitStack() as stack:
         directory = DirectoryStub(snapshot or default_snapshot())
+        if not told:
+            directory.told.clear()
         server = grpc.aio.server()
         add_DirectoryServiceServicer_to_server(directory, server)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -328,7 +336,8 @@ async def live_scheduler(
         app = SchedulerApp(SchedulerSettings(**(values | settings)), telemetry)
         await app.start()
         stack.push_async_callback(app.stop)
-        await eventually(lambda: app.ready)
+        if told:
+            await eventually(lambda: app.ready)
         yield LiveScheduler(app, directory, telemetry, spans, stack)
 
 

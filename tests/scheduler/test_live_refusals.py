@@ -45,6 +45,18 @@ async def test_bad_requests_are_refused_by_field_and_hurt_nobody() -> None:
             assert field in rejected.message
 
 
+async def test_a_gateway_is_served_once_the_directory_is_known() -> None:
+    """A gateway that is connected sends requests: before, they could only be refused."""
+    async with live_scheduler(told=False) as live:
+        gateway = await live.gateway()
+        await gateway.enqueue("r1")
+        await live.worker()
+        await eventually(lambda: list(live.app.scheduler.workers()))
+        assert not gateway.events
+        live.directory.told.set()
+        await gateway.dispatched("r1")
+
+
 async def test_a_request_that_the_scheduler_fails_to_take_in_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -42,6 +42,7 @@ from weir_scheduler.settings import SchedulerSettings
 
 _LONGEST_GRACE_S = 1.0
 _LAST_WORDS_S = 0.5
+_DIRECTORY_S = 5.0
 _SECOND_US = 1_000_000
 
 
@@ -231,6 +232,7 @@ class SchedulerApp:
             active=lambda: self._leadership.active(),
             refusal=lambda: self._leadership.refusal(),
             scaling=self._scaling,
+            directory_known=lambda: self._watcher.wait_ready(_DIRECTORY_S),
         )
         add_SchedulerServiceServicer_to_server(servicer, server)
         if self._settings.keda:

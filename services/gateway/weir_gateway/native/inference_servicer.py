@@ -38,6 +38,9 @@ from weir_gateway.native.deltas import Deltas
 # Only wakes the loop; the deadline of the request is a timer of its own.
 _TAKE_S = 30.0
 
+# A client's deadline passes before ours: ours counts from when its call came.
+_ON_THE_WAY_S = 0.25
+
 
 class InferenceServicer(InferenceServiceServicer):
     """`weir.gateway.v1.InferenceService`.
@@ -173,6 +176,6 @@ async def _answer(live: LiveRequest) -> AsyncGenerator[GenerateResponse]:
 
 def _cause(context: Context, given_s: float | None) -> StopCause:
     left_s: float | None = context.time_remaining()
-    if given_s is not None and left_s is not None and left_s <= 0:
+    if given_s is not None and left_s is not None and left_s <= _ON_THE_WAY_S:
         return deadline_passed(given_s)
     return cancelled()

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
-from weir_scheduler.placement.fit import never_fits, start_blocks
+from weir_scheduler.placement.fit import blocked_by, never_fits, start_blocks
 from weir_scheduler.queues.entry import QueueEntry
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.workers.lane_index import LaneIndex
@@ -15,6 +16,7 @@ SMALL = 32
 
 _HOLDERS = 12
 _LEAST_LOADED = 12
+_LOOKED_AT = 64
 
 
 def shortlist(
@@ -23,17 +25,20 @@ def shortlist(
     prefixes: PoolPrefixes,
     session_worker: str | None,
 ) -> Sequence[WorkerView]:
-    """The session's worker, those with the most of the prompt, and the least loaded.
+    """The session's worker, those with the most of the prompt, and the least loaded with room.
 
     The cheapest worker by uncached prefill + backlog is among them, but where more than 12 hold
     equally much of the prompt and none of those is among the 12 least loaded: then one of equal
     prefix and little more backlog is. O(blocks of the prompt), whatever the number of workers.
+    All workers, where none of the 64 least loaded has room.
     """
     if len(index) <= SMALL:
         return list(index.views.values())
-    chosen: dict[str, WorkerView] = {}
-    for view, _ in zip(index.least_loaded(), range(_LEAST_LOADED), strict=False):
-        chosen[view.info.worker_id] = view
+    some = islice(index.least_loaded(), _LOOKED_AT)
+    with_room = (view for view in some if blocked_by(entry, view) is None)
+    chosen = {view.info.worker_id: view for view in islice(with_room, _LEAST_LOADED)}
+    if not chosen:
+        return list(index.views.values())
     home = [session_worker] if session_worker is not None else []
     for worker_id in (*home, *prefixes.holders(entry.prefix_hashes, _HOLDERS)):
         known = index.views.get(worker_id)

@@ -44,6 +44,7 @@ class SchedulerServicer(SchedulerServiceServicer):
         active: Callable[[], bool],
         refusal: Callable[[], WeirError],
         scaling: ScalingLoop,
+        directory_known: Callable[[], Awaitable[object]],
     ) -> None:
         self._scheduler = scheduler
         self._streams = streams
@@ -54,12 +55,17 @@ class SchedulerServicer(SchedulerServiceServicer):
         self._active = active
         self._refusal = refusal
         self._scaling = scaling
+        self._directory_known = directory_known
 
     async def Dispatch(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[wire.DispatchRequest], context: Context
     ) -> None:
-        """Serve one gateway until its stream ends, or this scheduler's term."""
+        """Serve one gateway until its stream ends, or this scheduler's term.
+
+        Not before the directory is known: a gateway that is connected sends requests.
+        """
         self.check_leading()
+        await self._directory_known()
         stream = GatewayStream(self._scheduler, self._streams, self._pump, self._options)
         await stream.serve(request_iterator, self._guarded(context.write))
 
