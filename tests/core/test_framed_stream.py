@@ -255,6 +255,9 @@ async def test_a_peer_that_promised_frames_is_lost_when_they_do_not_come() -> No
             client.stream.start()
             await client.stream.wait_connected(5)
             client.stream.expect_frames(0.5)
+            # The bound counts from the next frame.
+            client.stream.put_nowait(b"hear me")
+            await eventually(lambda: b"re:hear me" in client.heard)
             proxy.freeze()
             await eventually(lambda: client.lost != [], timeout_s=8)
             assert "silent for 0.5 s" in client.lost[0].message
