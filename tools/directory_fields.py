@@ -14,6 +14,7 @@ _POOLS, _PLACEMENT, _SCHEDULING = (
     "[placement](placement.md)",
     "[scheduling](scheduling.md)",
 )
+_BATCHES = "[batches](batches.md)"
 _KV = "[below](#a-tenants-part-of-the-kv-caches)"
 _LIMITS = "[limits](limits.md)"
 _POLICIES = "[policies](../services/scheduler/weir_scheduler/policies/README.md)"
@@ -22,7 +23,7 @@ _PLACES = {
         "weight": _SCHEDULING, "max_priority": _SCHEDULING,
         "max_running_requests": "[below](#fair-shares-of-the-running-slots)",
         "max_queued_requests": _POOLS, "reserve_policy": _LIMITS, "extend_policy": _LIMITS,
-        "kv": _KV, "slo": _POOLS,
+        "kv": _KV, "slo": _POOLS, "files": _BATCHES, "batch": _BATCHES,
     },
     "pools": {
         "scheduler_policy": _SCHEDULING, "policy_parameters": _POLICIES,
@@ -43,6 +44,8 @@ _ABSENT = {
         "kv.session_ttl_s": "900; 0, or 600 to 1800",
         "slo.ttft_ms": "no target", "slo.itl_ms": "no target", "slo.e2e_ms": "no target",
         "slo.attainment": "0.95", "slo.shed": "`false`", "degradations": "none",
+        "files.max_files": "1000", "files.max_bytes": "10000000000",
+        "batch.max_enqueued_tokens": "200000000",
     },
     "pools": {
         "quantum_tokens": "16384", "tenant": "any", "class": "both", "length": "both",

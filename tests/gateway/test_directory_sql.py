@@ -63,6 +63,8 @@ RICH["tenants"][0] |= {
         "allowed_models": ["tiny"],
         "kv": {"max_tokens": 0, "share_private": False, "session_ttl_s": 600},
         "slo": {"ttft_ms": 300, "attainment": 0.95, "shed": False},
+        "files": {"max_files": 7, "max_bytes": 1_000_000},
+        "batch": {"max_enqueued_tokens": 5_000},
         "reserve_policy": "estimate",
         "extend_policy": "debt",
         "degradations": ["cheaper_sampling"],

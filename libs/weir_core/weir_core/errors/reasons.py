@@ -66,6 +66,7 @@ class Reason(StrEnum):
     STATE_CONFLICT = "STATE_CONFLICT"
     ENQUEUED_TOKENS_EXCEEDED = "ENQUEUED_TOKENS_EXCEEDED"
     EMBEDDINGS_NOT_OFFERED = "EMBEDDINGS_NOT_OFFERED"
+    STORAGE_EXCEEDED = "STORAGE_EXCEEDED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +159,8 @@ WIRE_CODES: dict[Reason, WireCode] = {
     ),
     Reason.EMBEDDINGS_NOT_OFFERED: WireCode(
         "INVALID_ARGUMENT", 400, _INVALID, "embeddings_not_offered"
+    ),
+    Reason.STORAGE_EXCEEDED: WireCode(
+        "RESOURCE_EXHAUSTED", 429, "insufficient_quota", "storage_exceeded"
     ),
 }

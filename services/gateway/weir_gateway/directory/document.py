@@ -17,6 +17,7 @@ from weir_gateway.directory.entries import (
     PriceEntry,
     Text,
 )
+from weir_gateway.directory.offline_entries import BatchEntry, FilesEntry
 from weir_gateway.directory.placement_entries import PlacementEntry, PreemptionEntry
 from weir_gateway.directory.pool_entries import (
     ScalingEntry,
@@ -83,6 +84,8 @@ class PolicyEntry(Entry):
     extend_policy: Literal["stop", "debt"] | None = None
     kv: KvEntry = KvEntry()
     slo: SloEntry = SloEntry()
+    files: FilesEntry = FilesEntry()
+    batch: BatchEntry = BatchEntry()
     degradations: tuple[
         Literal["smaller_model", "lower_max_new_tokens", "cheaper_sampling"], ...
     ] = ()

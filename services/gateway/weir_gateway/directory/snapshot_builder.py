@@ -37,6 +37,7 @@ from weir_gateway.directory.document import (
 )
 from weir_gateway.directory.entries import ParameterEntry, PriceEntry
 from weir_gateway.directory.limit_conversion import to_limits
+from weir_gateway.directory.offline_conversion import to_batch_policy, to_file_policy
 from weir_gateway.directory.placement_conversion import set_placement
 from weir_gateway.directory.pool_conversion import set_scope, to_targets
 
@@ -125,6 +126,8 @@ def _policy(entry: PolicyEntry) -> Policy:
         degradations=list(entry.degradations),
         kv=_kv(entry.kv),
         slo=to_targets(entry.slo),
+        files=to_file_policy(entry.files),
+        batch=to_batch_policy(entry.batch),
     )
     if entry.reserve_policy is not None:
         policy.reserve_policy = ReservePolicy.Value(

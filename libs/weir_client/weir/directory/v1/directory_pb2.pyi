@@ -591,6 +591,8 @@ class Policy(_message.Message):
     DEGRADATIONS_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
     SLO_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     weight: _builtins.int
     """Relative share in the fair queue, 1 to 1000; 0 means 1."""
     max_priority: _builtins.int
@@ -621,6 +623,14 @@ class Policy(_message.Message):
     def slo(self) -> Global___SloTargets:
         """What answers should take; each field falls back to the plan's."""
 
+    @_builtins.property
+    def files(self) -> Global___FilePolicy:
+        """Files that the tenant may keep; each field falls back to the plan's."""
+
+    @_builtins.property
+    def batch(self) -> Global___BatchPolicy:
+        """Offline work that may wait; each field falls back to the plan's."""
+
     def __init__(
         self,
         *,
@@ -635,14 +645,75 @@ class Policy(_message.Message):
         degradations: _abc.Iterable[_builtins.str] | None = ...,
         kv: Global___KvPolicy | None = ...,
         slo: Global___SloTargets | None = ...,
+        files: Global___FilePolicy | None = ...,
+        batch: Global___BatchPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kv", b"kv", "slo", b"slo"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "files", b"files", "kv", b"kv", "slo", b"slo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "degradations", b"degradations", "extend_policy", b"extend_policy", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Policy: _TypeAlias = Policy  # noqa: Y015
+
+@_typing.final
+class FilePolicy(_message.Message):
+    """What a tenant may keep in files."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_FILES_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    max_files: _builtins.int
+    """1 to 1000000; absent: 1000."""
+    max_bytes: _builtins.int
+    """Bytes of all files together, 1 or more; absent: 10000000000."""
+    def __init__(
+        self,
+        *,
+        max_files: _builtins.int | None = ...,
+        max_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_files", b"_max_files", "max_bytes", b"max_bytes", "max_files", b"max_files"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_files", b"_max_files", "max_bytes", b"max_bytes", "max_files", b"max_files"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
+    _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__max_files: _TypeAlias = _typing.Literal["max_files"]  # noqa: Y015
+    _WhichOneofArgType__max_files: _TypeAlias = _typing.Literal["_max_files", b"_max_files"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_bytes) -> _WhichOneofReturnType__max_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_files) -> _WhichOneofReturnType__max_files | None: ...
+
+Global___FilePolicy: _TypeAlias = FilePolicy  # noqa: Y015
+
+@_typing.final
+class BatchPolicy(_message.Message):
+    """Jobs and batches of a tenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_ENQUEUED_TOKENS_FIELD_NUMBER: _builtins.int
+    max_enqueued_tokens: _builtins.int
+    """Tokens of one model's jobs and lines of batches that wait or run, prompt and bound of output
+    together, 1 or more; absent: 200000000.
+    """
+    def __init__(
+        self,
+        *,
+        max_enqueued_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens", "max_enqueued_tokens", b"max_enqueued_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens", "max_enqueued_tokens", b"max_enqueued_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_enqueued_tokens: _TypeAlias = _typing.Literal["max_enqueued_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_enqueued_tokens: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_enqueued_tokens) -> _WhichOneofReturnType__max_enqueued_tokens | None: ...
+
+Global___BatchPolicy: _TypeAlias = BatchPolicy  # noqa: Y015
 
 @_typing.final
 class SloTargets(_message.Message):

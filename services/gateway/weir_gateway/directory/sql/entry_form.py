@@ -155,6 +155,8 @@ def _policy(policy: Policy) -> Form:
         degradations=list(policy.degradations),
         kv=_kv(policy.kv),
         slo=_slo(policy.slo),
+        files=_present(policy.files, skip=()),
+        batch=_present(policy.batch, skip=()),
     )
 
 
