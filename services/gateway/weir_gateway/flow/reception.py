@@ -1,7 +1,7 @@
 """What every door does with a request, in order: key, rate, form, limits."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from weir_core.errors import WeirError
 from weir_gateway.caller.authenticator import Authenticator
@@ -14,6 +14,9 @@ from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics import GatewayMetrics
 
 _MOST_ON_LOOP = 50_000
+
+Completion = Callable[[GenerationRequest], Awaitable[GenerationRequest]]
+"""Adds to a request what only a read of the state can; may raise WeirError."""
 
 
 class Reception:
@@ -72,6 +75,7 @@ class Reception:
         size: int,
         deadline_s: float | None = None,
         traceparent: str = "",
+        complete: Completion | None = None,
     ) -> Admission:
         """Checks the rate before anything else, then the form, then the limits.
 
@@ -82,6 +86,7 @@ class Reception:
                 are served meanwhile.
             deadline_s: the client's; None for none.
             traceparent: of the client.
+            complete: run after `parse`, on the loop.
 
         Raises:
             WeirError: why it is refused; nothing is held then.
@@ -91,6 +96,8 @@ class Reception:
             try:
                 large = size > _MOST_ON_LOOP
                 request = await asyncio.to_thread(parse) if large else parse()
+                if complete is not None:
+                    request = await complete(request)
                 prepared = await self._preparer.prepare(caller, request)
             except BaseException:
                 ticket.give_back()

@@ -1,10 +1,12 @@
 """Endpoints that generate: `POST /v1/chat/completions` and its kin."""
 
 import asyncio
+from collections.abc import Sequence
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.context import bind_request
+from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.delivery import Piece, Taken
 from weir_gateway.flow.ending import Ending, client_gone
@@ -60,18 +62,36 @@ class GenerationEndpoint(Endpoint):
                 "Idempotency-Key is set, but idempotency keys are not built yet; leave it out",
                 field="Idempotency-Key",
             )
-        body = await exchange.body()
+        await self._generate(exchange, caller, await exchange.body())
+
+    async def _generate(self, exchange: Exchange, caller: Caller, body: bytes) -> None:
+        """Answers a body of a known caller."""
         parsed: list[HttpRequest] = []
 
         def parse() -> GenerationRequest:
             parsed.append(self._dialect.parse(parse_object(body)))
             return parsed[0].request
 
+        async def complete(_: GenerationRequest) -> GenerationRequest:
+            parsed[0] = await self._completed(caller, parsed[0])
+            return parsed[0].request
+
         admission = await self._reception.admit(
-            caller, parse, size=len(body), traceparent=exchange.header("traceparent") or ""
+            caller,
+            parse,
+            size=len(body),
+            traceparent=exchange.header("traceparent") or "",
+            complete=complete,
         )
         form = self._dialect.form(admission.live, parsed[0])
         await self._answer(exchange, admission, form)
+
+    async def _completed(self, caller: Caller, request: HttpRequest) -> HttpRequest:
+        """The request with what the state adds to it. Raises WeirError."""
+        return request
+
+    async def _keep(self, form: AnswerForm, pieces: Sequence[Piece], ending: Ending) -> None:
+        """Keeps an answer before its end is told; `pieces` are those that `form` has not had."""
 
     def _refusal(self, error: WeirError, request_id: str) -> Refusal:
         return self._dialect.refusal(error, request_id, self._clock.now_us())
@@ -100,6 +120,7 @@ class GenerationEndpoint(Endpoint):
         if ending.error is not None and not (ending.cut_by_quota and taken.pieces):
             await exchange.reply_refusal(self._refusal(ending.error, live.id))
             return
+        await self._keep(form, taken.pieces, ending)
         await exchange.reply(200, form.whole(taken.pieces, ending), headers)
 
     async def _stream(
@@ -115,6 +136,7 @@ class GenerationEndpoint(Endpoint):
         while True:
             events += form.pieces(taken.pieces)
             if taken.ending is not None:
+                await self._keep(form, (), taken.ending)
                 await exchange.write(events + form.closing(taken.ending), more=False)
                 return
             await exchange.write(events or self._dialect.ping)
