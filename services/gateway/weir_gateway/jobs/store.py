@@ -1,0 +1,237 @@
+"""Jobs as their owners see them: all by tenant, another tenant's is not found."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_gateway.jobs.ends import JobEnds
+from weir_gateway.jobs.job import Job, JobState
+from weir_gateway.jobs.rows import read_one, select_heads, select_jobs, to_job, to_row
+from weir_gateway.jobs.tables import jobs
+from weir_gateway.state.state import State
+
+_ADDED_AT_ONCE = 500
+_NOT_ENDED = (JobState.QUEUED.value, JobState.RUNNING.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job, and whether an earlier call with the same key had made it."""
+
+    job: Job
+    replayed: bool
+
+
+class JobStore:
+    """Adds, reads and cancels. Methods raise WeirError(STATE_UNAVAILABLE or STATE_OFF) too.
+
+    Args:
+        state: the database.
+        ends: who is told that a job has ended.
+        clock: wall time.
+        retention_ms: how long an ended job is kept, milliseconds.
+    """
+
+    def __init__(self, state: State, ends: JobEnds, clock: Clock, *, retention_ms: int) -> None:
+        self._state = state
+        self._ends = ends
+        self._clock = clock
+        self._retention_ms = retention_ms
+
+    async def add(self, job: Job) -> Submitted:
+        """Adds a job; with an idempotency key that was used before, returns that job.
+
+        Raises:
+            WeirError: IDEMPOTENCY_CONFLICT: something else was submitted under its key.
+        """
+        async with self._state.writing() as connection:
+            if not job.idempotency_key:
+                await self.add_many(connection, [job])
+                return Submitted(job, replayed=False)
+            statement = self._state.insert(jobs).values(to_row(job)).on_conflict_do_nothing()
+            if (await connection.execute(statement)).rowcount == 1:
+                return Submitted(job, replayed=False)
+            found = await read_one(
+                connection,
+                jobs.c.tenant_id == job.tenant_id,
+                jobs.c.api_key_id == job.api_key_id,
+                jobs.c.idempotency_key == job.idempotency_key,
+            )
+        if found is None or found.fingerprint != job.fingerprint:
+            raise WeirError(
+                Reason.IDEMPOTENCY_CONFLICT,
+                f"the idempotency key {job.idempotency_key!r} was used for another job; take a "
+                "new key, or send the same request",
+                field="idempotency_key",
+            )
+        return Submitted(found, replayed=True)
+
+    async def add_many(self, connection: AsyncConnection, added: Sequence[Job]) -> None:
+        """Adds jobs in the transaction of `connection`; they run once it is committed."""
+        for start in range(0, len(added), _ADDED_AT_ONCE):
+            rows = [to_row(job) for job in added[start : start + _ADDED_AT_ONCE]]
+            await connection.execute(jobs.insert(), rows)
+
+    async def get(self, tenant_id: str, job_id: str) -> Job:
+        """A whole job. Raises WeirError(JOB_NOT_FOUND)."""
+        async with self._state.reading() as connection:
+            found = await read_one(connection, *_named(tenant_id, job_id))
+        if found is None:
+            raise _not_found()
+        return found
+
+    async def version(self, tenant_id: str, job_id: str) -> int:
+        """The version of a job, to see whether it has changed. Raises WeirError(JOB_NOT_FOUND)."""
+        statement = select(jobs.c.version).where(*_named(tenant_id, job_id))
+        async with self._state.reading() as connection:
+            found = (await connection.execute(statement)).scalar()
+        if found is None:
+            raise _not_found()
+        return int(found)
+
+    async def list(
+        self,
+        tenant_id: str,
+        *,
+        limit: int,
+        before_id: str = "",
+        state: JobState | None = None,
+        kinds: Sequence[str] = (),
+    ) -> Sequence[Job]:
+        """Jobs that are no lines of batches, newest first, without bodies and results.
+
+        Args:
+            tenant_id: whose.
+            limit: at most so many.
+            before_id: the last id of the page before; empty for the first page.
+            state: only those in it; None for all.
+            kinds: only these; empty for all.
+        """
+        statement = select_heads().where(jobs.c.tenant_id == tenant_id, jobs.c.batch_id == "")
+        if before_id:
+            statement = statement.where(jobs.c.id < before_id)
+        if state is not None:
+            statement = statement.where(jobs.c.state == state.value)
+        if kinds:
+            statement = statement.where(jobs.c.kind.in_(kinds))
+        statement = statement.order_by(jobs.c.id.desc()).limit(limit)
+        async with self._state.reading() as connection:
+            return [to_job(row) for row in await connection.execute(statement)]
+
+    async def cancel(self, tenant_id: str, job_id: str) -> Job:
+        """Ends a queued job, asks for the end of a running one, leaves one that has ended.
+
+        Raises:
+            WeirError: JOB_NOT_FOUND.
+        """
+        named = _named(tenant_id, job_id)
+        async with self._state.writing() as connection:
+            changed = await connection.execute(
+                update(jobs)
+                .where(*named, jobs.c.state.in_(_NOT_ENDED), jobs.c.cancel_ms == 0)
+                .values(self._cancelled())
+            )
+            found = await read_one(connection, *named)
+            if found is None:
+                raise _not_found()
+            if changed.rowcount and found.state is JobState.CANCELLED:
+                await self._ends.tell(connection, found)
+        return found
+
+    async def cancel_batch(self, connection: AsyncConnection, tenant_id: str, batch_id: str) -> int:
+        """Ends what of a batch is queued, and asks for the end of what runs; how many of both.
+
+        The caller tells of the end of the batch: that of its lines is not told.
+        """
+        changed = await connection.execute(
+            update(jobs)
+            .where(
+                jobs.c.tenant_id == tenant_id,
+                jobs.c.batch_id == batch_id,
+                jobs.c.state.in_(_NOT_ENDED),
+                jobs.c.cancel_ms == 0,
+            )
+            .values(self._cancelled())
+        )
+        return changed.rowcount
+
+    async def counts(self, batch_id: str) -> Mapping[JobState, int]:
+        """How many lines of a batch are in each state; the caller has checked whose it is."""
+        statement = (
+            select(jobs.c.state, func.count())
+            .where(jobs.c.batch_id == batch_id)
+            .group_by(jobs.c.state)
+        )
+        async with self._state.reading() as connection:
+            rows = (await connection.execute(statement)).all()
+        return Counter({JobState(state): number for state, number in rows})
+
+    async def of_batch(
+        self, tenant_id: str, batch_id: str, *, after_line: int, limit: int
+    ) -> Sequence[Job]:
+        """Whole lines of a batch in their order; `after_line` -1 for the first."""
+        statement = (
+            select_jobs()
+            .where(
+                jobs.c.tenant_id == tenant_id,
+                jobs.c.batch_id == batch_id,
+                jobs.c.line > after_line,
+            )
+            .order_by(jobs.c.line)
+            .limit(limit)
+        )
+        async with self._state.reading() as connection:
+            return [to_job(row) for row in await connection.execute(statement)]
+
+    async def drop_batch(self, connection: AsyncConnection, tenant_id: str, batch_id: str) -> None:
+        """Removes the lines of a batch that have ended and owe nothing any more."""
+        await connection.execute(
+            delete(jobs).where(
+                jobs.c.tenant_id == tenant_id,
+                jobs.c.batch_id == batch_id,
+                jobs.c.state.not_in(_NOT_ENDED),
+                jobs.c.charge_due_ms == 0,
+            )
+        )
+
+    async def enqueued_tokens(self, connection: AsyncConnection, tenant_id: str, model: str) -> int:
+        """What the jobs of a tenant on a model that have not ended count as, together."""
+        statement = select(func.coalesce(func.sum(jobs.c.enqueued_tokens), 0)).where(
+            jobs.c.state.in_(_NOT_ENDED), jobs.c.tenant_id == tenant_id, jobs.c.model == model
+        )
+        return int((await connection.execute(statement)).scalar_one())
+
+    def _cancelled(self) -> dict[str, object]:
+        """Of a row that is queued or runs: the first ends at once."""
+        now_ms = self._clock.now_us() // 1_000
+        queued = jobs.c.state == JobState.QUEUED.value
+
+        def if_queued(value: object, name: str) -> object:
+            return case((queued, value), else_=jobs.c[name])
+
+        return {
+            "cancel_ms": now_ms,
+            "version": jobs.c.version + 1,
+            "state": if_queued(JobState.CANCELLED.value, "state"),
+            "ended_ms": if_queued(now_ms, "ended_ms"),
+            "expires_ms": if_queued(now_ms + self._retention_ms, "expires_ms"),
+            "error_reason": if_queued(Reason.CANCELLED.value, "error_reason"),
+            "error_message": if_queued("the job was cancelled before it ran", "error_message"),
+        }
+
+
+def _named(tenant_id: str, job_id: str) -> tuple[ColumnElement[bool], ...]:
+    return (and_(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id),)
+
+
+def _not_found() -> WeirError:
+    return WeirError(
+        Reason.JOB_NOT_FOUND,
+        "there is no such job of this tenant; jobs are removed some days after their end",
+        field="job_id",
+    )
