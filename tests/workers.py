@@ -12,7 +12,9 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 # They ask one stack: of the default model, or of the model that computes nothing.
 _TOGETHER = {
     "tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py",
+    "tests/e2e/test_openai_forms.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_one_charge.py": "tests/e2e/test_abort.py",
+    "tests/e2e/test_quota.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_reconcile.py": "tests/e2e/test_abort.py",
 }
 

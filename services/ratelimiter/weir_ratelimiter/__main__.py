@@ -14,7 +14,13 @@ async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
     runtime.on_close(app.stop)
     runtime.on_drain(app.drain)
     await app.start()
-    runtime.add_server(app.server, address=settings.address, knob="address", services=app.services)
+    runtime.add_server(
+        app.server,
+        address=settings.address,
+        knob="address",
+        services=app.services,
+        tls=app.tls,
+    )
     if app.envoy_server is not None:
         runtime.add_server(
             app.envoy_server,
@@ -22,6 +28,7 @@ async def wire(runtime: ServiceRuntime, settings: RateLimiterSettings) -> None:
             knob="envoy_address",
             services=[ENVOY_SERVICE],
             key="envoy",
+            tls=app.tls,
         )
 
 

@@ -20,6 +20,7 @@ from weir_core.rpc.interceptors import (
 )
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.telemetry import Telemetry
+from weir_core.tls.identity import service_identity
 from weir_ratelimiter.directory.follower import DirectoryFollower
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.envoy.server import envoy_server
@@ -29,13 +30,14 @@ from weir_ratelimiter.ledger_servicer import SERVICE as LEDGER_SERVICE
 from weir_ratelimiter.ledger_servicer import LedgerServicer
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
+from weir_ratelimiter.opened_store import OpenedStore
 from weir_ratelimiter.periodic import Periodic
 from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.servicer import SERVICE, RateLimiterServicer
 from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
 from weir_ratelimiter.store.base import Limits, Store
-from weir_ratelimiter.stores import OpenedStore, open_store
+from weir_ratelimiter.stores import open_store
 
 
 class RateLimiterApp:
@@ -51,9 +53,10 @@ class RateLimiterApp:
             does that also stops it, before `stop`.
         services: full names of the services on the server.
         envoy_server: serves Envoys, as `server`; None without an `envoy_address`.
+        tls: who the process is on both, and whom it trusts; None: plain text.
 
     Raises:
-        StartupError: there is no cluster secret.
+        StartupError: there is no cluster secret, or a file of TLS is not good.
     """
 
     def __init__(
@@ -63,11 +66,12 @@ class RateLimiterApp:
         self._telemetry = telemetry
         self._clock = clock or SystemClock()
         self._token = _cluster_token(settings)
+        self.tls = service_identity(settings.tls)
         self._closing = AsyncExitStack()
         self._draining = AsyncExitStack()
         self.services = [SERVICE, LEDGER_SERVICE]
         self._interceptors = default_interceptors(
-            tracing=telemetry.tracing, registry=telemetry.registry
+            tracing=telemetry.tracing, registry=telemetry.registry, tls=self.tls
         )
         self.server = create_server(
             interceptors=[*self._interceptors, ServiceAuthInterceptor([self._token])]
@@ -151,7 +155,7 @@ class RateLimiterApp:
 
     def _follow_directory(self, limiter: Limiter) -> None:
         channel = open_channel(
-            self._settings.directory_address, name="directory", token=self._token
+            self._settings.directory_address, name="gateway", token=self._token, tls=self.tls
         )
         self._closing.push_async_callback(channel.close)
         watcher = DirectoryWatcher(channel, "ratelimiter")

@@ -12,12 +12,13 @@ from weir_core.clock import Clock, SystemClock
 from weir_core.directory import DirectoryIndex
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
-from weir_core.process.address import bind_failed, check_free, join_address, split_address
+from weir_core.process.grpc_port import bind
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import add_reflection, create_server
 from weir_core.telemetry.telemetry import Telemetry
+from weir_core.tls.identity import service_identity
 from weir_scheduler.leadership.factory import leadership_of
 from weir_scheduler.leadership.leadership import Leadership, OnlyScheduler
 from weir_scheduler.leadership.term import Term
@@ -70,6 +71,7 @@ class SchedulerApp:
         self._settings = settings
         self._telemetry = telemetry
         self._token = settings.cluster_token
+        self._tls = service_identity(settings.tls)
         self._clock = clock or SystemClock()
         self._rules = DirectoryRules()
         self._streams = Streams(self._token.get_secret_value().encode())
@@ -81,7 +83,7 @@ class SchedulerApp:
         watch_leadership(telemetry.registry, lambda: self._leadership)
         self._scaling = self._build_scaling()
         self._channel = open_channel(
-            settings.directory_address, name="directory", token=self._token
+            settings.directory_address, name="gateway", token=self._token, tls=self._tls
         )
         self._watcher = DirectoryWatcher(self._channel, "scheduler")
         self._server = self._build_server()
@@ -92,7 +94,7 @@ class SchedulerApp:
 
     async def start(self) -> None:
         """Binds, watches the directory, serves. Raises StartupError."""
-        self.address = self._bind(self._server)
+        self.address = bind(self._server, self._settings.address, "address", self._tls)
         self._leadership = self._choose_leadership()
         self._roll = self._build_roll()
         health = self._health = add_health(self._server, [SERVICE])
@@ -220,6 +222,7 @@ class SchedulerApp:
                 registry=self._telemetry.registry,
                 tokens=[self._token],
                 open_services=[KEDA_SERVICE] if self._settings.keda else [],
+                tls=self._tls,
             )
         )
         servicer = SchedulerServicer(
@@ -239,16 +242,6 @@ class SchedulerApp:
             keda = KedaServicer(self._scaling, self._settings.keda_secret, servicer.check_leading)
             add_ExternalScalerServicer_to_server(keda, server)
         return server
-
-    def _bind(self, server: grpc.aio.Server) -> str:
-        address = self._settings.address
-        check_free(address, "address")
-        host, _ = split_address(address, "address")
-        try:
-            port = server.add_insecure_port(address)
-        except RuntimeError as exc:
-            raise bind_failed(address, "address", str(exc)) from exc
-        return join_address(host, port)
 
     def _use(self, index: DirectoryIndex) -> None:
         self._rules.use(index)

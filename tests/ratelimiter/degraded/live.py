@@ -18,12 +18,13 @@ from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
+from weir_ratelimiter.opened_store import OpenedStore
 from weir_ratelimiter.periodic import Periodic
 from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
 from weir_ratelimiter.store.base import Limits
-from weir_ratelimiter.stores import OpenedStore, open_store
+from weir_ratelimiter.stores import open_store
 
 DEADLINE_S = 20.0
 

@@ -10,7 +10,6 @@ from weir_scheduler.leadership.file_lease_store import FileLeaseStore
 from weir_scheduler.leadership.leadership import Leadership, LeasedLeadership, OnlyScheduler
 from weir_scheduler.leadership.lease import Lease, LeaseTimes
 from weir_scheduler.leadership.lease_store import LeaseStore
-from weir_scheduler.leadership.redis_lease_store import RedisLeaseStore
 
 _SCHEMES = ("redis", "rediss", "unix")
 
@@ -36,6 +35,9 @@ def leadership_of(store: str, key: str, times: LeaseTimes, address: str) -> Lead
 def _store(url: str, key: str, timeout_s: float) -> LeaseStore:
     parts = urlsplit(url)
     if parts.scheme in _SCHEMES:
+        # Its library takes a third of a second to import, and most schedulers do without it.
+        from weir_scheduler.leadership.redis_lease_store import RedisLeaseStore
+
         return RedisLeaseStore(url, key, timeout_s)
     if parts.scheme == "file" and not parts.netloc and parts.path:
         return FileLeaseStore(Path(unquote(parts.path)), timeout_s)

@@ -1,0 +1,16 @@
+"""A store that is open."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from weir_ratelimiter.periodic import Periodic
+from weir_ratelimiter.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStore:
+    """A store, what to start once the limiter is there, and whether it works on a share."""
+
+    store: Store
+    tasks: Sequence[Periodic]
+    degraded: Callable[[], bool] = lambda: False
