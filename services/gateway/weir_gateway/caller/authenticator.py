@@ -46,6 +46,20 @@ class Authenticator:
         self.check_standing(caller)
         return caller
 
+    def standing(self, tenant_id: str, key_id: str) -> Caller:
+        """The caller who once came with a key of a tenant, as the directory has it now.
+
+        Raises:
+            WeirError: as `check_standing`, or DIRECTORY_UNAVAILABLE.
+        """
+        index = self._directory.required
+        key = index.key(key_id)
+        if key is None or key.tenant_id != tenant_id:
+            raise WeirError(Reason.API_KEY_REVOKED, "the API key was revoked; make a new one")
+        caller = self._caller(index, key)
+        self.check_standing(caller)
+        return caller
+
     def check_standing(self, caller: Caller) -> None:
         """Checks that a caller of an earlier moment is still welcome.
 

@@ -2,7 +2,8 @@
 
 One task. A request is reported when it was dispatched (so that a sweep charges its prompt),
 every third of the lease's life, after every so many tokens, and, under the policy `estimate`,
-before it has used up the output that is reserved.
+before it has used up the output that is reserved. Of an answer that somebody keeps no progress
+is reported: unless it is settled, it is given back whole.
 """
 
 import asyncio
@@ -161,18 +162,17 @@ class Extender:
 
     def _extension(self, tracked: _Tracked) -> Extension:
         facts, live = tracked.live.facts, tracked.live
-        extension = Extension(
-            record=facts.record,
-            output_tokens=facts.output_tokens,
-            dispatched=facts.ever_sent,
-            prompt_tokens=live.prepared.prompt_tokens if facts.output_tokens else 0,
-            lifecycle=record_of(live),
-        )
+        extension = Extension(record=facts.record, lifecycle=record_of(live))
+        if live.keeping is None:
+            extension.output_tokens = facts.output_tokens
+            extension.dispatched = facts.ever_sent
+            extension.prompt_tokens = live.prepared.prompt_tokens if facts.output_tokens else 0
         extension.ttl.FromMilliseconds(round(self._bounds.ttl_s * 1_000))
         most = live.prepared.output_tokens
         if facts.reserved_output < most and facts.ever_sent:
             ahead = min(self._bounds.lookahead, most - facts.output_tokens)
-            extension.additional_output_tokens = max(0, ahead)
+            untold = facts.output_tokens - extension.output_tokens
+            extension.additional_output_tokens = max(0, untold + ahead)
         tracked.told_attempt = facts.attempt
         tracked.told_tokens = facts.output_tokens
         return extension

@@ -1,6 +1,7 @@
 """The life of every request: reserve, queue, run, settle, and one record at the end."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from weir_gateway.caller.request_guard import GuardTicket
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.ending import Ending, broken, cancelled, failed
 from weir_gateway.flow.extender import Extender
+from weir_gateway.flow.keeping import Keeping
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds
@@ -57,6 +59,7 @@ class FrontDesk:
         limiter, scheduler, workers: the other services.
         settler, unheard, extender, records, metrics, tracing: see there.
         clock: wall time of records.
+        on_end: told of each request that was accepted, when it has ended.
         bounds, live_bounds: times.
     """
 
@@ -73,6 +76,7 @@ class FrontDesk:
         metrics: GatewayMetrics,
         tracing: Tracing,
         clock: Clock,
+        on_end: Callable[[LiveRequest, Ending], None] = lambda live, ending: None,
         bounds: DeskBounds | None = None,
         live_bounds: LiveBounds | None = None,
     ) -> None:
@@ -86,6 +90,7 @@ class FrontDesk:
         self._metrics = metrics
         self._tracing = tracing
         self._clock = clock
+        self._on_end = on_end
         self._bounds = bounds or DeskBounds()
         self._live_bounds = live_bounds or LiveBounds()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,6 +103,7 @@ class FrontDesk:
         *,
         deadline_s: float,
         traceparent: str = "",
+        keeping: Keeping | None = None,
     ) -> Admission:
         """Reserves a request and sets it going.
 
@@ -110,6 +116,7 @@ class FrontDesk:
                 refunded whole.
             deadline_s: after which it is stopped.
             traceparent: of the caller; empty for the current span, or a new trace.
+            keeping: says who charges the answer; None for the desk itself.
 
         Raises:
             WeirError: what the ratelimiter refused with, LIMITER_UNAVAILABLE or DRAINING.
@@ -120,7 +127,7 @@ class FrontDesk:
                 Reason.DRAINING, "this gateway is shutting down; try another", retry_after_s=1.0
             )
         span = start_span(self._tracing, prepared, traceparent)
-        live = self._new_live(prepared, deadline_s, span)
+        live = self._new_live(prepared, deadline_s, span, keeping)
         admitted: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._run(live, ticket, admitted, span), name=live.id)
         self._tasks.add(task)
@@ -163,9 +170,11 @@ class FrontDesk:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
-    def _new_live(self, prepared: PreparedRequest, deadline_s: float, span: Span) -> LiveRequest:
+    def _new_live(
+        self, prepared: PreparedRequest, deadline_s: float, span: Span, keeping: Keeping | None
+    ) -> LiveRequest:
         live = LiveRequest(
-            new_request_id(self._clock),
+            new_request_id(self._clock) if keeping is None else keeping.request_id,
             prepared,
             scheduler=self._scheduler,
             workers=self._workers,
@@ -174,6 +183,7 @@ class FrontDesk:
             deadline_s=deadline_s,
             trace=TraceContext(traceparent=traceparent_of(span)),
             bounds=self._live_bounds,
+            keeping=keeping,
         )
         span.set_attribute(names.REQUEST_ID, live.id)
         return live
@@ -247,15 +257,18 @@ class FrontDesk:
             if not admitted.done():
                 admitted.set_result(reservation)
             ending = await live.ended
+            ours = live.keeping is None or await live.keeping.hand_over(live.delivery, ending)
         finally:
             self._extender.remove(live)
         record = record_of(live, ending)
-        # The lease is free before the reply ends, unless the limiter is away.
-        await self._settle(live, ending, record)
+        if ours:
+            # The lease is free before the reply ends, unless the limiter is away.
+            await self._settle(live, ending, record)
         if not ending.started:
             ticket.give_back()
         live.delivery.finish(ending)
         self._records.close(live, record)
+        self._on_end(live, ending)
         self._metrics.ended(record, arrived_us)
         describe(span, record)
         log_end(record, arrived_us)
@@ -263,7 +276,8 @@ class FrontDesk:
     async def _settle(self, live: LiveRequest, ending: Ending, record: LifecycleRecord) -> None:
         try:
             with self._child_span(names.SPAN_SETTLE):
-                await self._settler.settle(live.id, live.facts.record, ending, record)
+                close = self._settler.settle if live.keeping is None else self._settler.give_back
+                await close(live.id, live.facts.record, ending, record)
         except WeirError as error:
             self._metrics.unsettled()
             _log.error("left_to_sweep", request_id=live.id, reason=error.reason)

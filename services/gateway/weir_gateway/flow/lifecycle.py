@@ -31,6 +31,7 @@ def record_of(live: LiveRequest, ending: Ending | None = None) -> LifecycleRecor
         worker_id=facts.worker_id,
         gpu_id=facts.gpu_id,
         attempts=facts.attempt,
+        session_id=prepared.session_id,
         trace_id=_trace_id(live.trace.traceparent),
     )
     record.subject.model_version = live.model_version

@@ -35,6 +35,7 @@ from weir_gateway.flow.ending import (
     failed,
     too_slow,
 )
+from weir_gateway.flow.keeping import Keeping
 from weir_gateway.flow.live_state import LiveBounds, State
 from weir_gateway.flow.messages import start_message
 from weir_gateway.flow.patience import Patience
@@ -61,6 +62,7 @@ class LiveRequest:
         deadline_s: after which it is stopped.
         trace: context that frames carry.
         bounds: how long others are waited for.
+        keeping: says who charges the answer; None for the front desk.
     """
 
     def __init__(
@@ -75,9 +77,11 @@ class LiveRequest:
         deadline_s: float,
         trace: TraceContext,
         bounds: LiveBounds,
+        keeping: Keeping | None = None,
     ) -> None:
         self.id = request_id
         self.prepared = prepared
+        self.keeping = keeping
         self.trace = trace
         self.facts = RequestFacts()
         self.delivery: Delivery[Ending] = Delivery(
@@ -292,6 +296,7 @@ class LiveRequest:
         self._terminal = None
         facts.attempt = event.attempt.number
         facts.worker_id = event.worker_id
+        facts.worker_address = event.worker_address
         facts.model_version = event.model_version
         facts.output_tokens = facts.cached_tokens = 0
         facts.sent = facts.ever_sent = True

@@ -2,10 +2,11 @@
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from weir.common.v1.lifecycle_pb2 import TraceContext
-from weir.ratelimiter.v1.ratelimiter_service_pb2 import ReserveRequest
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TraceContext
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import ReserveRequest, SettleRequest
 from weir.scheduler.v1.scheduler_service_pb2 import Dispatched, Enqueue
 from weir.worker.v1.worker_service_pb2 import GenerationSpec, StartAttempt
+from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.intake.kv_use import kv_policy_of, placement_hashes
 from weir_gateway.intake.prepared_request import PreparedRequest
@@ -35,6 +36,17 @@ def reserve_message(
     return message
 
 
+def settle_message(record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> SettleRequest:
+    """Charges what ran; `record` is the reservation's."""
+    return SettleRequest(
+        record=record,
+        usage=ending.usage,
+        usage_quality=ending.quality,
+        outcome=ending.outcome,
+        lifecycle=lifecycle,
+    )
+
+
 def enqueue_message(
     request_id: str,
     prepared: PreparedRequest,
@@ -61,6 +73,7 @@ def enqueue_message(
         mode=prepared.mode,
         choices=prepared.choices if prepared.choices > 1 else 0,
         prefix_hashes=placement_hashes(prepared),
+        session_id=prepared.session_id,
     )
     setattr(message, "class", prepared.request_class)
     if facts.queued_us:
@@ -86,6 +99,7 @@ def start_message(
             tenant_id=prepared.subject.tenant_id,
             prompt_token_ids=prepared.prompt.token_ids,
             tenant_prefix_tokens=prepared.prompt.shared_tokens,
+            private_scope=prepared.kept_session_id,
             sampling=prepared.sampling,
             max_new_tokens=min(prepared.max_new_tokens, granted),
             deadline=timestamp(deadline_us),
@@ -94,7 +108,7 @@ def start_message(
             arrival_time=timestamp(facts.accepted_us),
             model=prepared.subject.model,
             tokenizer_fingerprint=prepared.fingerprint,
-            kv=kv_policy_of(prepared.caller.policy.kv),
+            kv=kv_policy_of(prepared.caller.policy.kv, prepared.session),
             grammar=None if output_format is None else output_format.to_message(),
         ),
     )

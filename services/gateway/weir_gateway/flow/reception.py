@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from weir_core.errors import WeirError
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.caller import Caller
-from weir_gateway.caller.request_guard import RequestGuard
+from weir_gateway.caller.request_guard import GuardTicket, RequestGuard
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.front_desk import FrontDesk
+from weir_gateway.flow.keeping import Keeping
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics import GatewayMetrics
@@ -55,6 +56,15 @@ class Reception:
             self._metrics.refused(error, "")
             raise
 
+    def standing(self, tenant_id: str, key_id: str) -> Caller:
+        """The caller of an earlier moment as the directory has it now.
+
+        Raises:
+            WeirError: API_KEY_REVOKED, API_KEY_EXPIRED, TENANT_SUSPENDED or
+                DIRECTORY_UNAVAILABLE.
+        """
+        return self._authenticator.standing(tenant_id, key_id)
+
     def check_rate(self, caller: Caller) -> None:
         """Counts a call that costs work but reserves nothing, apart from those that do.
 
@@ -67,15 +77,29 @@ class Reception:
             self._metrics.refused(error, caller.tenant_id)
             raise
 
+    def take_ticket(self, caller: Caller) -> GuardTicket:
+        """Counts a request before `admit` does; keep the ticket, give it back or pass it on.
+
+        Raises:
+            LimitExceeded: the caller makes too many requests.
+        """
+        try:
+            return self._guard.admit(caller)
+        except WeirError as error:
+            self._metrics.refused(error, caller.tenant_id)
+            raise
+
     async def admit(
         self,
         caller: Caller,
         parse: Callable[[], GenerationRequest],
         *,
         size: int,
+        ticket: GuardTicket | None = None,
         deadline_s: float | None = None,
         traceparent: str = "",
         complete: Completion | None = None,
+        keeping: Keeping | None = None,
     ) -> Admission:
         """Checks the rate before anything else, then the form, then the limits.
 
@@ -84,26 +108,31 @@ class Reception:
             parse: makes the request of what was sent; may raise WeirError.
             size: bytes of what was sent; when large, `parse` runs in a thread, so that others
                 are served meanwhile.
+            ticket: of `take_ticket`; None to count the request here.
             deadline_s: the client's; None for none.
             traceparent: of the client.
             complete: run after `parse`, on the loop.
+            keeping: says who charges the answer, and gives the request its id; what is kept may
+                live as long as `deadline_s` says. None for the front desk.
 
         Raises:
             WeirError: why it is refused; nothing is held then.
         """
+        ticket = ticket or self.take_ticket(caller)
         try:
-            ticket = self._guard.admit(caller)
-            try:
-                large = size > _MOST_ON_LOOP
-                request = await asyncio.to_thread(parse) if large else parse()
-                if complete is not None:
-                    request = await complete(request)
-                prepared = await self._preparer.prepare(caller, request)
-            except BaseException:
-                ticket.give_back()
-                raise
-        except WeirError as error:
-            self._metrics.refused(error, caller.tenant_id)
+            large = size > _MOST_ON_LOOP
+            request = await asyncio.to_thread(parse) if large else parse()
+            if complete is not None:
+                request = await complete(request)
+            prepared = await self._preparer.prepare(caller, request)
+        except BaseException as error:
+            ticket.give_back()
+            if isinstance(error, WeirError):
+                self._metrics.refused(error, caller.tenant_id)
             raise
-        life_s = self._most_s if deadline_s is None else min(deadline_s, self._most_s)
-        return await self._desk.admit(prepared, ticket, deadline_s=life_s, traceparent=traceparent)
+        life_s = self._most_s if deadline_s is None else deadline_s
+        if keeping is None:
+            life_s = min(life_s, self._most_s)
+        return await self._desk.admit(
+            prepared, ticket, deadline_s=life_s, traceparent=traceparent, keeping=keeping
+        )

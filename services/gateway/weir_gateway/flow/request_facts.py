@@ -41,6 +41,7 @@ class RequestFacts:
     sent: bool = False
     ever_sent: bool = False
     worker_id: str = ""
+    worker_address: str = ""
     gpu_id: str = ""
     output_tokens: int = 0
     cached_tokens: int = 0

@@ -27,7 +27,7 @@ def describe(span: Span, record: LifecycleRecord) -> None:
         return
     span.set_attributes(_ended(record))
     if record.outcome == Outcome.OUTCOME_ERROR:
-        span.set_status(Status(StatusCode.ERROR, "request failed"))
+        span.set_status(Status(StatusCode.ERROR, Outcome.Name(record.outcome)))
 
 
 def _asked(prepared: PreparedRequest) -> Attributes:

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     RefundRequest,
     ReserveRequest,
-    SettleRequest,
 )
 from weir_core.errors import WeirError
 from weir_gateway.flow.ending import Ending
+from weir_gateway.flow.messages import settle_message
 from weir_gateway.flow.unheard import NOT_HEARD, Call, Unheard
 from weir_gateway.flow.wire_reason import to_wire
 from weir_gateway.links.limiter import Limiter
@@ -57,6 +58,16 @@ class Settler:
                 raise
             self._later(request_id, send, self._give_up_s)
 
+    async def give_back(
+        self, request_id: str, record: bytes, ending: Ending, lifecycle: LifecycleRecord
+    ) -> None:
+        """Refunds a request whose progress was not told, whatever of it ran.
+
+        Raises:
+            WeirError: the ratelimiter refuses for good.
+        """
+        await self.settle(request_id, record, replace(ending, started=False), lifecycle)
+
     def undo(self, request: ReserveRequest) -> None:
         """Gives back, in time, a reservation whose answer was lost, if it was made.
 
@@ -82,15 +93,7 @@ class Settler:
 
     async def _close(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> None:
         if ending.started:
-            await self._limiter.settle(
-                SettleRequest(
-                    record=record,
-                    usage=ending.usage,
-                    usage_quality=ending.quality,
-                    outcome=ending.outcome,
-                    lifecycle=lifecycle,
-                )
-            )
+            await self._limiter.settle(settle_message(record, ending, lifecycle))
             return
         reason = to_wire(ending.error.reason) if ending.error else _UNSET
         await self._limiter.refund(

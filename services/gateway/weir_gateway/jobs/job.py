@@ -35,8 +35,9 @@ class Job:
         version: grows with each change.
         deadline_ms: the end of its completion window: what has not ended by then expires.
         expires_ms: it is removed after it; set when it has ended.
-        not_before_ms: a queued job is not tried before.
+        not_before_ms: a queued job is not tried before; 0 when it is added: at once.
         attempt: number of the newest attempt; 0 before the first.
+        failures: attempts that a fault of ours ended, those included whose gateway died.
         request_id: of the newest attempt, as accounts and records name it.
         cancel_ms: when its end was asked for.
         enqueued_tokens: what it counts as while it has not ended.
@@ -65,6 +66,7 @@ class Job:
     expires_ms: int = 0
     not_before_ms: int = 0
     attempt: int = 0
+    failures: int = 0
     request_id: str = ""
     cancel_ms: int = 0
     enqueued_tokens: int = 0

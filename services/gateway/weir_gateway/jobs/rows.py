@@ -43,6 +43,8 @@ def to_row(job: Job) -> dict[str, Any]:
     values["state"] = job.state.value
     values["usage"] = job.usage.SerializeToString()
     values["idempotency_key"] = job.idempotency_key or None
+    # What waits longest has its turn first, tried before or not.
+    values["not_before_ms"] = job.not_before_ms or job.created_ms
     return values | {"runner_id": "", "charge": b"", "charge_due_ms": 0}
 
 

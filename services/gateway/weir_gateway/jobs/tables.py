@@ -22,6 +22,7 @@ jobs = Table(
     Column("expires_ms", BigInteger, nullable=False),
     Column("not_before_ms", BigInteger, nullable=False),
     Column("attempt", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
     Column("request_id", String, nullable=False),
     Column("cancel_ms", BigInteger, nullable=False),
     Column("enqueued_tokens", BigInteger, nullable=False),

@@ -52,6 +52,7 @@ def upgrade() -> None:
         *(sa.Column(name, sa.String, nullable=False) for name in _TEXTS),
         *(sa.Column(name, sa.BigInteger, nullable=False) for name in _NUMBERS),
         sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("failures", sa.Integer, nullable=False),
         sa.Column("idempotency_key", sa.String),
         sa.Column("error_message", sa.Text, nullable=False),
         *(
