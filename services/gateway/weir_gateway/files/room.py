@@ -1,0 +1,45 @@
+"""The files of a gateway's tenants, wired."""
+
+from starlette.routing import BaseRoute
+
+from weir_core.clock import Clock
+from weir_gateway.files.file_store import FileStore
+from weir_gateway.files.pages import FilePages
+from weir_gateway.files.sweeper import FileSweeper
+from weir_gateway.files.uploader import Uploader
+from weir_gateway.flow.reception import Reception
+from weir_gateway.state.state import State
+
+
+class FileRoom:
+    """Store, pages and sweep of files.
+
+    Args:
+        state: where they are kept.
+        reception, clock, stall_s: see `FilePages`.
+    """
+
+    def __init__(self, *, state: State, reception: Reception, clock: Clock, stall_s: float) -> None:
+        self.store = FileStore(state, clock)
+        self._state = state
+        self._sweeper = FileSweeper(self.store)
+        self._pages = FilePages(
+            reception=reception,
+            store=self.store,
+            uploader=Uploader(self.store),
+            clock=clock,
+            stall_s=stall_s,
+        )
+
+    def routes(self) -> list[BaseRoute]:
+        """Of the HTTP door."""
+        return list(self._pages.routes())
+
+    def start(self) -> None:
+        """Begins to sweep."""
+        if self._state.on:
+            self._sweeper.start()
+
+    async def stop(self) -> None:
+        """Ends what runs."""
+        await self._sweeper.stop()
