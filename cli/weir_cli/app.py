@@ -18,6 +18,7 @@ from weir_cli.commands import (
     pools,
     simulate,
     tenants,
+    tls,
     up,
     users,
     workers,
@@ -53,6 +54,7 @@ app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
 app.add_typer(plans.app, name="plans")
 app.add_typer(tenants.app, name="tenants")
+app.add_typer(tls.app, name="tls")
 app.add_typer(users.app, name="users")
 app.add_typer(workers.app, name="workers")
 

@@ -9,10 +9,12 @@ from pydantic import SecretStr
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.lifecycle_pb2 import Attempt
 from weir_core.errors import Reason, WeirError
+from weir_core.process.grpc_port import bind
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.tracing import Tracing
+from weir_core.tls.identity import TlsIdentity
 
 TOKEN = SecretStr("a-cluster-secret-of-at-least-32-characters")
 
@@ -28,6 +30,7 @@ class FakeServer:
         self._add = add
         self._server: grpc.aio.Server | None = None
         self.port = 0
+        self.tls: TlsIdentity | None = None
 
     @property
     def address(self) -> str:
@@ -36,11 +39,12 @@ class FakeServer:
     async def start(self) -> None:
         self._server = create_server(
             interceptors=default_interceptors(
-                tracing=Tracing("fake"), registry=create_registry(), tokens=[TOKEN]
+                tracing=Tracing("fake"), registry=create_registry(), tokens=[TOKEN], tls=self.tls
             )
         )
         self._add(self._server)
-        self.port = self._server.add_insecure_port(self.address)
+        bound = bind(self._server, self.address, "a test", self.tls)
+        self.port = int(bound.rpartition(":")[2])
         await self._server.start()
 
     async def stop(self) -> None:

@@ -42,6 +42,34 @@ class SettingsGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class TlsSettings(SettingsGroup):
+    """TLS of the connections between services, which check each other; empty: plain."""
+
+    certificate: str = Field(
+        default="", description="PEM file of the own certificate, intermediates after it"
+    )
+    key: str = Field(default="", description="PEM file of its private key, not encrypted")
+    ca: str = Field(
+        default="", description="PEM file of the certificates that sign those of all services"
+    )
+    peer_domain: str = Field(
+        default="",
+        description="certificates must be of SERVICE.DOMAIN, such as scheduler.weir.internal; "
+        "empty: of the host that a service is reached at",
+    )
+
+
+class TenantStore(SettingsGroup):
+    """Where telemetry of one tenant goes, and then nowhere else."""
+
+    log_file: str = Field(
+        default="", description="file that its log lines are appended to; empty: with the others"
+    )
+    otlp_endpoint: str = Field(
+        default="", description="OTLP/gRPC endpoint of its traces; empty: with the others"
+    )
+
+
 class ServiceSettings(BaseSettings):
     """What every service can be told; subclasses add their own and set `env_prefix`."""
 
@@ -70,12 +98,19 @@ class ServiceSettings(BaseSettings):
     trace_sample_ratio: float = Field(
         default=1.0, ge=0, le=1, description="share of new traces recorded"
     )
+    tenant_stores: dict[str, TenantStore] = Field(
+        default_factory=dict,
+        description="by tenant id: `log_file` and `otlp_endpoint` of its own (docs/privacy.md)",
+    )
     metrics_address: str = Field(
         default="127.0.0.1:0", description="host:port of /metrics and /healthz; empty: none"
     )
     cluster_token: SecretStr | None = Field(
         default_factory=lambda: _secret_from("WEIR_CLUSTER_TOKEN"),
         description="secret between services; better set by environment WEIR_CLUSTER_TOKEN",
+    )
+    tls: TlsSettings = Field(
+        default=TlsSettings(), description="TLS between services (docs/security.md)"
     )
     drain_s: float = Field(default=30, ge=0, le=3600, description="seconds given to running work")
     grace_s: float = Field(

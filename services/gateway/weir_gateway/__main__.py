@@ -18,6 +18,8 @@ async def wire(runtime: ServiceRuntime, settings: GatewaySettings) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.reload)
     runtime.announce("http", app.http_address)
     runtime.announce("grpc", app.grpc_address)
+    if app.internal_address:
+        runtime.announce("internal", app.internal_address)
 
 
 if __name__ == "__main__":

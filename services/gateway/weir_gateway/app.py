@@ -9,7 +9,6 @@ from weir.gateway.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_s
 from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
-from weir_core.process.address import bind_failed, check_free, join_address, split_address
 from weir_core.process.http import HttpServer
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.health import add_health
@@ -22,6 +21,7 @@ from weir_gateway.admin.off import NO_CONTROL, admin_off
 from weir_gateway.control import DIRECTORY_SERVICE, Control
 from weir_gateway.directory.follower import Directory
 from weir_gateway.directory.metrics import DirectoryMetrics
+from weir_gateway.doors import Doors
 from weir_gateway.edge import ADMIN_SERVICE, PUBLIC_SERVICES, Edge
 from weir_gateway.settings import GatewaySettings
 
@@ -42,6 +42,7 @@ class GatewayApp:
 
     Attributes:
         grpc_address, http_address: the bound `host:port`, once started.
+        internal_address: likewise that for the other services; empty without one.
         edge, control: the parts of the roles; None for a role that is not played.
     """
 
@@ -50,8 +51,11 @@ class GatewayApp:
     ) -> None:
         clock = clock or SystemClock()
         token = _token(settings)
+        self._doors = Doors(settings)
+        tls = self._doors.services
         self.settings = settings
         self.grpc_address = ""
+        self.internal_address = ""
         self.http_address = ""
         self._watcher_channel: ServiceChannel | None = None
         self._watcher: DirectoryWatcher | None = None
@@ -67,6 +71,7 @@ class GatewayApp:
                 telemetry=telemetry,
                 clock=clock,
                 token=token,
+                tls=tls,
             )
         self._server = create_server(
             interceptors=default_interceptors(
@@ -74,6 +79,7 @@ class GatewayApp:
                 registry=telemetry.registry,
                 tokens=[token],
                 open_services=PUBLIC_SERVICES,
+                tls=tls,
             ),
             # Larger than what is taken, so that the refusal is ours and names the bound.
             max_message_bytes=max(16_000_000, 2 * settings.max_body_bytes),
@@ -86,11 +92,12 @@ class GatewayApp:
             knob="http_address",
             graceful_s=_HTTP_GRACE_S,
             proxy_headers=False,
+            tls=self._doors.edge,
         )
 
     async def start(self) -> None:
         """Binds, loads the directory and the tokenizers, serves. Raises StartupError."""
-        self.grpc_address = self._bind()
+        self.grpc_address, self.internal_address = self._doors.bind(self._server)
         if self.control is not None:
             await self.control.start()
         if self._watcher is not None:
@@ -136,7 +143,7 @@ class GatewayApp:
         if self.control is not None:
             return self.control.publisher
         self._watcher_channel = open_channel(
-            self.settings.directory_address, name="directory", token=token
+            self.settings.directory_address, name="gateway", token=token, tls=self._doors.services
         )
         self._watcher = DirectoryWatcher(self._watcher_channel, "gateway")
         self._watcher.on_change(self._directory_metrics.changed)
@@ -161,16 +168,6 @@ class GatewayApp:
         if self.edge is not None:
             return self.edge.http_app()
         return Starlette(routes=metrics_routes(telemetry.registry))
-
-    def _bind(self) -> str:
-        address = self.settings.grpc_address
-        host, _ = split_address(address, "grpc_address")
-        check_free(address, "grpc_address")
-        try:
-            port = self._server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise bind_failed(address, "grpc_address", str(error)) from error
-        return join_address(host, port)
 
 
 def _token(settings: GatewaySettings) -> SecretStr:

@@ -22,9 +22,11 @@ from weir_core.ids import new_id
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.telemetry.telemetry import Telemetry
+from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.request_guard import RequestGuard
 from weir_gateway.directory.follower import Directory
+from weir_gateway.files.room import FileRoom
 from weir_gateway.flow.ending import access_ended
 from weir_gateway.flow.extender import ExtendBounds, Extender
 from weir_gateway.flow.front_desk import DeskBounds, FrontDesk
@@ -33,6 +35,7 @@ from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
+from weir_gateway.idempotency.room import IdempotencyRoom
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.links.account_reader import AccountReader
@@ -45,6 +48,7 @@ from weir_gateway.native.inference_servicer import InferenceServicer
 from weir_gateway.native.not_built import add_unbuilt_services
 from weir_gateway.openai.app import create_http_app
 from weir_gateway.openai.limits_page import LimitsPage
+from weir_gateway.sessions.room import SessionRoom
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import open_state
 from weir_gateway.text.model_texts import ModelTexts
@@ -71,6 +75,7 @@ class Edge:
         telemetry: traces and metrics.
         clock: time.
         token: cluster secret.
+        tls: of the connections to the other services; None: plain text.
     """
 
     def __init__(
@@ -81,16 +86,30 @@ class Edge:
         telemetry: Telemetry,
         clock: Clock,
         token: SecretStr,
+        tls: TlsIdentity | None = None,
     ) -> None:
         self._settings = settings
         self._directory = directory
         self._token = token
+        self._tls = tls
         gateway_id = new_id("gw", clock)
-        self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token)
+        self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token, tls)
         self._schedulers = LeaderChannels(
-            settings.scheduler_address, name="scheduler", knob="scheduler_address", token=token
+            settings.scheduler_address,
+            name="scheduler",
+            knob="scheduler_address",
+            token=token,
+            tls=tls,
         )
+        self.state = open_state(settings.state_url or settings.database_url)
         self.records = RequestRecords(clock)
+        self._sessions = SessionRoom(
+            self.state,
+            self.records,
+            lambda address: self._channel(address, "worker"),
+            secret=token,
+            clock=clock,
+        )
         self.texts = ModelTexts(directory, clock)
         self.scheduler = SchedulerLink(
             self._schedulers, gateway_id=gateway_id, requests=self.records
@@ -118,13 +137,14 @@ class Edge:
             metrics=metrics,
             tracing=telemetry.tracing,
             clock=clock,
+            on_end=self._sessions.on_end,
             bounds=DeskBounds(lease_s=settings.lease_s),
             live_bounds=LiveBounds(
                 abort_s=settings.abort_wait_s, scheduler_s=settings.scheduler_wait_s
             ),
         )
         self._authenticator = Authenticator(directory, clock)
-        self._preparer = Preparer(directory, self.texts)
+        self._preparer = Preparer(directory, self.texts, self._sessions.desk)
         self._models = ModelList(directory, Timestamp(seconds=int(time.time())))
         self._reception = Reception(
             authenticator=self._authenticator,
@@ -135,7 +155,12 @@ class Edge:
             metrics=metrics,
             most_s=settings.request_timeout_s,
         )
-        self.state = open_state(settings.state_url or settings.database_url)
+        self._idempotency = IdempotencyRoom(
+            settings, self.state, self._reception, registry=telemetry.registry, clock=clock
+        )
+        self._files = FileRoom(
+            state=self.state, reception=self._reception, clock=clock, stall_s=settings.stall_s
+        )
         reader = AccountReader(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._limits = LimitsPage(reader, self._models)
         self._clock = clock
@@ -145,6 +170,7 @@ class Edge:
         """Adds the public services; those that are not built answer UNIMPLEMENTED."""
         servicer = InferenceServicer(
             reception=self._reception,
+            idempotency=self._idempotency.native,
             preparer=self._preparer,
             models=self._models,
             records=self.records,
@@ -152,6 +178,7 @@ class Edge:
             stall_s=self._settings.stall_s,
         )
         inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
+        self._sessions.serve(server, self._reception, self._models)
         add_unbuilt_services(server)
 
     def http_app(self) -> ASGIApp:
@@ -159,6 +186,7 @@ class Edge:
         settings = self._settings
         return create_http_app(
             reception=self._reception,
+            idempotency=self._idempotency.http,
             preparer=self._preparer,
             models=self._models,
             limits=self._limits,
@@ -174,11 +202,14 @@ class Edge:
 
     def _rooms(self) -> list[BaseRoute]:
         """Routes of what the gateway keeps for its tenants."""
-        return []
+        return [*self._files.routes(), *self._sessions.routes(self._reception, self._models)]
 
     async def start(self) -> None:
         """Starts what runs in the background. Raises StartupError."""
         await self.state.start()
+        self._files.start()
+        self._sessions.start()
+        self._idempotency.start()
         self.texts.start()
         self._limiter.start()
         self.scheduler.start()
@@ -190,6 +221,7 @@ class Edge:
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
         await self.desk.stop()
+        await self._idempotency.stop()
         await self._extender.stop()
         await self._limiter.stop()
         await self.scheduler.stop()
@@ -198,6 +230,8 @@ class Edge:
         self._preparer.close()
         await self._limiter_channel.close()
         await self._schedulers.close()
+        await self._files.stop()
+        await self._sessions.stop()
         await self.state.close()
 
     def not_ready(self) -> str:
@@ -223,7 +257,7 @@ class Edge:
                 live.stop(access_ended(error))
 
     def _channel(self, address: str, name: str) -> ServiceChannel:
-        return open_channel(address, name=name, token=self._token)
+        return open_channel(address, name=name, token=self._token, tls=self._tls)
 
 
 def _extend_bounds(settings: GatewaySettings) -> ExtendBounds:

@@ -6,13 +6,27 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from weir_core.config import ServiceSettings
+from weir_core.config import ServiceSettings, SettingsGroup
 from weir_gateway.admin.secret import VARIABLE
 
 
 def _admin_secret() -> SecretStr | None:
     value = os.environ.get(VARIABLE, "")
     return SecretStr(value) if value else None
+
+
+class EdgeTlsSettings(SettingsGroup):
+    """TLS for clients, at http_address and grpc_address; empty: plain."""
+
+    certificate: str = Field(
+        "", description="PEM file of the own certificate, intermediates after it"
+    )
+    key: str = Field("", description="PEM file of its private key, not encrypted")
+    client_ca: str = Field(
+        "",
+        description="PEM file; clients must then show a certificate that it signed, beside the "
+        "API key",
+    )
 
 
 class GatewaySettings(ServiceSettings):
@@ -27,6 +41,14 @@ class GatewaySettings(ServiceSettings):
         "127.0.0.1:8000", description="host:port of the HTTP API, health and /metrics"
     )
     grpc_address: str = Field("127.0.0.1:8001", description="host:port of the gRPC API")
+    edge_tls: EdgeTlsSettings = Field(
+        default=EdgeTlsSettings(), description="TLS for clients (docs/security.md)"
+    )
+    internal_address: str = Field(
+        "",
+        description="host:port of the directory for the other services, apart from the clients' "
+        "grpc_address; needed with tls or edge_tls, unless role is edge",
+    )
     metrics_address: str = Field(
         "", description="host:port of another /metrics; empty: on http_address alone"
     )
@@ -104,4 +126,21 @@ class GatewaySettings(ServiceSettings):
     )
     end_streams_on_revocation: bool = Field(
         True, description="stop running requests of a key that is revoked or a tenant suspended"
+    )
+    idempotency_lease_s: float = Field(
+        30,
+        ge=1,
+        le=600,
+        description="an idempotency key whose gateway died is free after so long",
+    )
+    idempotency_keep_s: float = Field(
+        86_400, ge=1, le=2_592_000, description="how long an answer is replayed to its key"
+    )
+    idempotency_max_bytes: int = Field(
+        4_000_000, ge=1_024, le=64_000_000, description="largest answer that is kept for its key"
+    )
+    idempotency_on_leave: Literal["finish", "stop"] = Field(
+        "finish",
+        description="a request with an idempotency key whose client leaves: finish keeps the "
+        "answer for the retry, stop frees the key",
     )

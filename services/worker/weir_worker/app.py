@@ -10,7 +10,8 @@ from weir.worker.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_
 from weir_core.clock import Clock, SystemClock
 from weir_core.errors import WeirError
 from weir_core.errors.startup import StartupError
-from weir_core.process.address import bind_failed, check_free, join_address, split_address
+from weir_core.process.address import check_free
+from weir_core.process.grpc_port import bind
 from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.leader_channels import LeaderChannels
@@ -18,6 +19,7 @@ from weir_core.rpc.leader_epoch import LeaderEpoch
 from weir_core.rpc.server import add_reflection, create_server
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.telemetry import Telemetry
+from weir_core.tls.identity import service_identity
 from weir_worker.abort_cause import DRAINED
 from weir_worker.ended_attempts import EndedAttempts
 from weir_worker.engine.client import EngineClient
@@ -79,6 +81,7 @@ class WorkerApp:
             on_lost=self._on_engine_lost,
             frozen_after_s=settings.engine_timeout_s,
         )
+        self._tls = service_identity(settings.tls)
         self._server: grpc.aio.Server | None = None
         self._health: ServerHealth | None = None
         self._leader = LeaderEpoch()
@@ -101,7 +104,7 @@ class WorkerApp:
             batch_invariant=ready.batch_invariant,
         )
         server = self._server = self._create_server()
-        self.address = self._bind(server)
+        self.address = bind(server, self.settings.address, "address", self._tls)
         worker = self._assemble()
         await self._serve(server, worker)
         if self.settings.scheduler_address:
@@ -149,17 +152,9 @@ class WorkerApp:
             tracing=self._telemetry.tracing,
             registry=self._telemetry.registry,
             tokens=[] if token is None else [token],
+            tls=self._tls,
         )
         return create_server(interceptors=interceptors)
-
-    def _bind(self, server: grpc.aio.Server) -> str:
-        address = self.settings.address
-        host, _ = split_address(address, "address")
-        try:
-            port = server.add_insecure_port(address)
-        except RuntimeError as exc:
-            raise bind_failed(address, "address", str(exc)) from exc
-        return join_address(host, port)
 
     def _assemble(self) -> Worker:
         self.worker = assemble(
@@ -197,6 +192,7 @@ class WorkerApp:
             name="scheduler",
             knob="scheduler_address",
             token=self.settings.cluster_token,
+            tls=self._tls,
         )
         link = SchedulerLink(
             self._schedulers,

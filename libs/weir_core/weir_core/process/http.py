@@ -9,6 +9,7 @@ import uvicorn
 
 from weir_core.process.address import join_address, listen
 from weir_core.process.http_protocol import BoundedHttpProtocol
+from weir_core.tls.identity import TlsIdentity
 
 _START_TIMEOUT_S = 10.0
 
@@ -21,11 +22,19 @@ class HttpServer:
         address: `host:port`; port 0 picks one.
         knob: the setting to name when the address cannot be bound.
         graceful_s: how long `stop` waits for open responses.
+        tls: who it is, and whom it trusts; None for plain text.
         config: more arguments of `uvicorn.Config`.
     """
 
     def __init__(
-        self, app: Any, *, address: str, knob: str, graceful_s: float = 5.0, **config: Any
+        self,
+        app: Any,
+        *,
+        address: str,
+        knob: str,
+        graceful_s: float = 5.0,
+        tls: TlsIdentity | None = None,
+        **config: Any,
     ) -> None:
         self._address = address
         self._knob = knob
@@ -38,6 +47,9 @@ class HttpServer:
             "server_header": False,
             "timeout_graceful_shutdown": max(1, round(graceful_s)),
         }
+        if tls is not None:
+            context = tls.http_context()
+            defaults["ssl_context_factory"] = lambda *_: context
         self._server = _QuietServer(uvicorn.Config(app, **(defaults | config)))
         self._task: asyncio.Task[None] | None = None
         self.address = ""

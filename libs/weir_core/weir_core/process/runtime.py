@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from weir_core.process.address import bind_failed, check_free, join_address, split_address
+from weir_core.process.grpc_port import bind
 from weir_core.process.http import HttpServer
 from weir_core.process.parent import ParentWatch
 from weir_core.rpc.health import ServerHealth, add_health
@@ -19,6 +19,7 @@ from weir_core.rpc.server import add_reflection
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.metrics_app import metrics_app
 from weir_core.telemetry.telemetry import Telemetry
+from weir_core.tls.identity import TlsIdentity
 
 Hook = Callable[[], Awaitable[None]]
 
@@ -85,6 +86,7 @@ class ServiceRuntime:
         knob: str,
         services: Sequence[str],
         key: str = "grpc",
+        tls: TlsIdentity | None = None,
     ) -> str:
         """Binds a server, with health and reflection, to be started by `run`.
 
@@ -94,18 +96,13 @@ class ServiceRuntime:
             knob: the setting to name when the address cannot be bound.
             services: full names, such as `weir.worker.v1.WorkerService`.
             key: under which the address stands in the ready line.
+            tls: see `bind`.
 
         Returns the bound `host:port`. Raises StartupError.
         """
         health = add_health(server, services)
         add_reflection(server, services)
-        host, _ = split_address(address, knob)
-        check_free(address, knob)
-        try:
-            port = server.add_insecure_port(address)
-        except RuntimeError as exc:
-            raise bind_failed(address, knob, str(exc)) from exc
-        bound = join_address(host, port)
+        bound = bind(server, address, knob, tls)
         self._servers.append(_Bound(key, bound, server, health))
         self.announce(key, bound)
         return bound

@@ -9,6 +9,7 @@ from weir_core.errors.startup import StartupError
 from weir_core.host_port import split_address
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.framed import Backoff
+from weir_core.tls.identity import TlsIdentity
 
 _LONGEST_S = 1.0
 
@@ -24,14 +25,23 @@ class LeaderChannels:
         name: of the service.
         knob: setting to name in errors.
         token: cluster secret.
+        tls: see `open_channel`.
 
     Raises StartupError when an address is none.
     """
 
-    def __init__(self, addresses: str, *, name: str, knob: str, token: SecretStr | None) -> None:
+    def __init__(
+        self,
+        addresses: str,
+        *,
+        name: str,
+        knob: str,
+        token: SecretStr | None,
+        tls: TlsIdentity | None = None,
+    ) -> None:
         self.addresses = split_addresses(addresses, knob)
         self._channels = [
-            open_channel(address, name=name, token=token) for address in self.addresses
+            open_channel(address, name=name, token=token, tls=tls) for address in self.addresses
         ]
         self._index = 0
         self._failed: set[int] = set()

@@ -7,6 +7,7 @@ from pydantic import SecretStr
 from weir_core.errors.startup import StartupError
 from weir_core.process.address import join_address, split_address
 from weir_core.rpc.channel import ServiceChannel, open_channel
+from weir_core.tls.identity import TlsIdentity
 
 _KNOB = "ratelimiter_address"
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
@@ -17,18 +18,21 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
 )
 
 
-def open_limiter_channel(address: str, token: SecretStr) -> ServiceChannel:
+def open_limiter_channel(
+    address: str, token: SecretStr, tls: TlsIdentity | None = None
+) -> ServiceChannel:
     """Opens a channel that uses every ratelimiter of `address` in turn.
 
     Args:
         address: `host:port`; several `IP:port`, separated by commas; or a gRPC target such as
             `dns:///ratelimiter:8002`, of which every address is used.
         token: cluster secret.
+        tls: see `open_channel`.
 
     Raises:
         StartupError: it is none of these.
     """
-    return open_channel(target(address), name="ratelimiter", token=token, options=_OPTIONS)
+    return open_channel(target(address), name="ratelimiter", token=token, tls=tls, options=_OPTIONS)
 
 
 def target(address: str) -> str:

@@ -15,8 +15,10 @@ from weir_core.rpc.interceptors.handler import (
     RpcMethod,
 )
 from weir_core.rpc.interceptors.metrics import MetricsInterceptor
+from weir_core.rpc.interceptors.peer_certificate import PeerCertificateInterceptor
 from weir_core.rpc.interceptors.tracing import TracingInterceptor
 from weir_core.telemetry.tracing import Tracing
+from weir_core.tls.identity import TlsIdentity
 
 __all__ = [
     "DeadlineInterceptor",
@@ -24,6 +26,7 @@ __all__ = [
     "HandlerInterceptor",
     "InterceptorChain",
     "MetricsInterceptor",
+    "PeerCertificateInterceptor",
     "RpcCall",
     "RpcMethod",
     "ServiceAuthInterceptor",
@@ -38,6 +41,7 @@ def default_interceptors(
     registry: CollectorRegistry,
     tokens: Sequence[SecretStr] = (),
     open_services: Collection[str] = (),
+    tls: TlsIdentity | None = None,
     default_deadline_s: float | None = 30.0,
 ) -> list[HandlerInterceptor]:
     """Interceptors for `create_server`, outermost first.
@@ -46,13 +50,15 @@ def default_interceptors(
     2. metrics: refusals of the inner ones are counted too.
     3. errors: exceptions of all below become statuses.
     4. deadline: too late is refused before anything is done.
-    5. service auth: only with `tokens`.
+    5. certificates: only with `tls`.
+    6. service auth: only with `tokens`.
 
     Args:
         tracing: of the service.
         registry: metrics are added to it; one set of interceptors per registry.
         tokens: accepted cluster secrets; none means no check.
-        open_services: services that the check does not cover.
+        open_services: services that the last two do not cover.
+        tls: of the connections between services; None: none is asked for a certificate.
         default_deadline_s: bound of unary calls that came without a deadline.
     """
     chain: list[HandlerInterceptor] = [
@@ -61,6 +67,8 @@ def default_interceptors(
         ErrorsInterceptor(),
         DeadlineInterceptor(default_s=default_deadline_s),
     ]
+    if tls is not None:
+        chain.append(PeerCertificateInterceptor(tls.peer_domain, open_services=open_services))
     if tokens:
         chain.append(ServiceAuthInterceptor(tokens, open_services=open_services))
     return chain

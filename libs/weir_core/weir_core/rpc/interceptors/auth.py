@@ -10,7 +10,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.rpc.interceptors.handler import HandlerInterceptor, Proceed, RpcCall
 from weir_core.rpc.metadata import AUTHORIZATION
 
-_ALWAYS_OPEN = frozenset(
+ALWAYS_OPEN = frozenset(
     {
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
@@ -41,7 +41,7 @@ class ServiceAuthInterceptor(HandlerInterceptor):
         if not all(token.get_secret_value() for token in tokens):
             raise ValueError("an empty cluster token would let everyone in")
         self._tokens = [token.get_secret_value().encode() for token in tokens]
-        self._open = _ALWAYS_OPEN | set(open_services)
+        self._open = ALWAYS_OPEN | set(open_services)
         self._missing = (
             f"this service needs {secret} as `authorization: Bearer`; set {knob} on the caller"
         )
