@@ -58,12 +58,14 @@ class Door(InferenceServiceServicer):
         self.ended = asyncio.Event()
         self.with_end = True
         self.answers = 1
+        self.keys: list[str] = []
 
     async def Generate(  # noqa: N802
         self, request: wire.GenerateRequest, context: Context
     ) -> AsyncIterator[wire.GenerateResponse]:
         self.calls += 1
         self.last = request
+        self.keys.append(request.idempotency_key)
         await self._authenticate(context)
         if self.failures:
             await self.failures.pop(0)(context)
@@ -134,7 +136,12 @@ async def client(target: str) -> AsyncIterator[AsyncClient]:
 
 
 def failure(
-    code: grpc.StatusCode, reason: str = "", *, retry_s: float | None = None, limit: str = ""
+    code: grpc.StatusCode,
+    reason: str = "",
+    *,
+    retry_s: float | None = None,
+    limit: str = "",
+    pushback_ms: int | None = None,
 ) -> Failure:
     status = status_pb2.Status(message="as told")
     info = error_details_pb2.ErrorInfo(reason=reason, metadata={"request_id": "req_9"})
@@ -147,7 +154,10 @@ def failure(
         status.details.add().Pack(Refusal(violations=[Violation(limit_id=limit)]))
 
     async def fail(context: Context) -> None:
+        details: tuple[tuple[str, str | bytes], ...]
         details = (("grpc-status-details-bin", status.SerializeToString()),)
+        if pushback_ms is not None:
+            details = (*details, ("grpc-retry-pushback-ms", str(pushback_ms)))
         await context.abort(code, "as told", details)
 
     return fail
@@ -258,6 +268,8 @@ async def test_a_limit_without_a_near_time_is_the_callers(
         await client.complete("m", prompt="x", max_new_tokens=3)
     assert caught.value.retry_after_s == retry_s
     assert [violation.limit_id for violation in caught.value.violations] == ["tenant:a/day"]
+    assert caught.value.limit is not None
+    assert caught.value.limit.limit_id == "tenant:a/day"
     assert door.calls == 1
 
 
@@ -266,6 +278,69 @@ async def test_unavailable_is_tried_thrice(client: AsyncClient, door: Door) -> N
     with pytest.raises(Unavailable):
         await client.list_models()
     assert door.calls == 3
+
+
+async def test_a_push_back_is_obeyed(client: AsyncClient, door: Door) -> None:
+    code = grpc.StatusCode.UNAVAILABLE
+    door.failures = [failure(code, pushback_ms=200), failure(code, pushback_ms=-1)]
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable) as caught:
+        await client.list_models()
+    assert asyncio.get_running_loop().time() - began >= 0.2
+    assert caught.value.futile
+    assert door.calls == 2
+
+
+async def test_retries_end_with_the_deadline(target: str, door: Door) -> None:
+    door.failures = [failure(grpc.StatusCode.UNAVAILABLE, retry_s=0.2) for _ in range(99)]
+    policy = RetryPolicy(attempts=99)
+    async with AsyncClient(target, KEY, retry=policy, timeout_s=0.5) as client:
+        with pytest.raises(Unavailable):
+            await client.list_models()
+    assert 1 < door.calls <= 3
+
+
+async def test_all_attempts_of_a_whole_answer_have_one_key(client: AsyncClient, door: Door) -> None:
+    door.failures = [failure(grpc.StatusCode.UNAVAILABLE, retry_s=0.01)]
+    await client.complete("m", prompt="x", max_new_tokens=3)
+    await client.complete("m", prompt="x", max_new_tokens=3)
+    first, again, other = door.keys
+    assert first
+    assert first == again != other
+
+
+async def test_a_key_of_the_callers_stays(client: AsyncClient, door: Door) -> None:
+    await client.complete("m", prompt="x", max_new_tokens=3, idempotency_key="mine")
+    door.failures = [failure(grpc.StatusCode.UNIMPLEMENTED, "STATE_OFF")]
+    with pytest.raises(NotBuiltYet):
+        await client.complete("m", prompt="x", max_new_tokens=3, idempotency_key="mine")
+    assert door.keys == ["mine", "mine"]
+
+
+async def test_a_server_that_keeps_no_keys_gets_none(client: AsyncClient, door: Door) -> None:
+    door.failures = [failure(grpc.StatusCode.UNIMPLEMENTED, "STATE_OFF")]
+    await client.complete("m", prompt="x", max_new_tokens=3)
+    await client.complete("m", prompt="x", max_new_tokens=3)
+    assert [bool(key) for key in door.keys] == [True, False, False]
+
+
+async def test_an_outage_of_the_keys_is_none_of_the_answers(
+    client: AsyncClient, door: Door
+) -> None:
+    door.failures = [failure(grpc.StatusCode.UNAVAILABLE, "STATE_UNAVAILABLE", retry_s=60)]
+    await client.complete("m", prompt="x", max_new_tokens=3)
+    await client.complete("m", prompt="x", max_new_tokens=3)
+    assert [bool(key) for key in door.keys] == [True, False, True]
+
+
+async def test_streams_and_single_attempts_make_no_keys(target: str, door: Door) -> None:
+    async with AsyncClient(target, KEY) as client:
+        await client.generate("m", prompt="x", max_new_tokens=3).collect()
+    async with AsyncClient(target, KEY, retry=RetryPolicy(attempts=1)) as client:
+        await client.complete("m", prompt="x", max_new_tokens=3)
+    async with AsyncClient(target, KEY, automatic_keys=False) as client:
+        await client.complete("m", prompt="x", max_new_tokens=3)
+    assert door.keys == ["", "", ""]
 
 
 async def test_nothing_is_retried_after_the_first_message(client: AsyncClient, door: Door) -> None:

@@ -24,8 +24,12 @@ from weir_client.errors import (
     Unavailable,
     WeirClientError,
 )
+from weir_client.job import Job, JobState
+from weir_client.jobs import Jobs
 from weir_client.request import GenerateOptions, Message
 from weir_client.retry import RetryPolicy
+from weir_client.session import Session
+from weir_client.sessions import Sessions
 from weir_client.stream import AnswerStream
 
 __all__ = [
@@ -39,6 +43,9 @@ __all__ = [
     "DeadlineExceeded",
     "GenerateOptions",
     "InvalidRequest",
+    "Job",
+    "JobState",
+    "Jobs",
     "LimitExceeded",
     "Message",
     "NotBuiltYet",
@@ -46,6 +53,8 @@ __all__ = [
     "PermissionDenied",
     "RetryPolicy",
     "ServerError",
+    "Session",
+    "Sessions",
     "Unavailable",
     "WeirClientError",
 ]

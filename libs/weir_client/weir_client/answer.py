@@ -19,6 +19,7 @@ class Answer:
         model: name of the model that answered, after alias and canary.
         lifecycle: the terminal record.
         degradations: what was changed instead of refusing; empty if nothing.
+        replayed: whether it is the kept answer of an earlier request with this idempotency key.
         choices: every answer, in order; one unless `n` asked for more.
     """
 
@@ -29,4 +30,5 @@ class Answer:
     model: str
     lifecycle: LifecycleRecord
     degradations: tuple[str, ...]
+    replayed: bool
     choices: tuple[Choice, ...]

@@ -1,14 +1,14 @@
 """Client of the gateway's public door."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 import grpc
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.gateway.v1.inference_service_pb2 import (
+    GenerateRequest,
     GetRequestRequest,
     ListModelsRequest,
     ModelInfo,
@@ -16,28 +16,13 @@ from weir.gateway.v1.inference_service_pb2 import (
 )
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
 from weir_client.answer import Answer
-from weir_client.errors import WeirClientError, from_rpc_error
+from weir_client.connection import Connection
+from weir_client.idempotency import AutomaticKeys
+from weir_client.jobs import Jobs
 from weir_client.request import GenerateOptions, Message, build_request, chat_input
 from weir_client.retry import RetryPolicy
+from weir_client.sessions import Sessions
 from weir_client.stream import AnswerStream
-
-T = TypeVar("T")
-
-_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-# Keepalive notices a dead server within 40 s; without the last two a reader that stops lets the
-# server run megabytes ahead, so that its worker never slows down for it.
-_OPTIONS: list[tuple[str, int]] = [
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_metadata_size", 32 * 1024),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 65_536),
-]
 
 
 class AsyncClient:
@@ -46,10 +31,17 @@ class AsyncClient:
     Args:
         target: `host:port` of the gateway's gRPC door.
         api_key: key of the tenant's user.
-        credentials: TLS credentials; None for plain text (a local or private network).
+        credentials: TLS credentials, such as `grpc.ssl_channel_credentials()`; None for plain
+            text (a local or private network).
         retry: when calls are tried again.
-        timeout_s: default deadline of a call with one response.
+        timeout_s: default deadline of a call with one response, retries included.
         generate_timeout_s: default deadline of a whole answer, retries included.
+        automatic_keys: `complete` gives its request an idempotency key, so that an attempt whose
+            answer was lost is not run and charged twice. Ignored where calls are not retried.
+
+    Attributes:
+        sessions: sessions of the tenant.
+        jobs: offline work of the tenant.
     """
 
     def __init__(
@@ -61,17 +53,17 @@ class AsyncClient:
         retry: RetryPolicy | None = None,
         timeout_s: float = 30.0,
         generate_timeout_s: float = 600.0,
+        automatic_keys: bool = True,
     ) -> None:
-        self._channel = (
-            grpc.aio.insecure_channel(target, options=_OPTIONS)
-            if credentials is None
-            else grpc.aio.secure_channel(target, credentials, options=_OPTIONS)
+        retry = retry or RetryPolicy()
+        self._connection = Connection(
+            target, api_key, credentials=credentials, retry=retry, timeout_s=timeout_s
         )
-        self._stub = InferenceServiceStub(self._channel)
-        self._metadata = (("authorization", f"Bearer {api_key}"),)
-        self._retry = retry or RetryPolicy()
-        self._timeout_s = timeout_s
+        self._stub = InferenceServiceStub(self._connection.channel)
         self._generate_timeout_s = generate_timeout_s
+        self._keys = AutomaticKeys(wanted=automatic_keys and retry.attempts > 1)
+        self.sessions = Sessions(self._connection)
+        self.jobs = Jobs(self._connection)
 
     def generate(
         self,
@@ -103,11 +95,7 @@ class AsyncClient:
             stream=stream,
             options=options,
         )
-        return AnswerStream(
-            lambda left_s: self._stub.Generate(request, metadata=self._metadata, timeout=left_s),
-            self._retry,
-            self._generate_timeout_s if timeout_s is None else timeout_s,
-        )
+        return self._answer(request, timeout_s)
 
     async def complete(
         self,
@@ -120,20 +108,19 @@ class AsyncClient:
         **options: Unpack[GenerateOptions],
     ) -> Answer:
         """As `generate`, not streamed."""
-        answer = self.generate(
+        request = build_request(
             model,
-            max_new_tokens=max_new_tokens,
             messages=messages,
             prompt=prompt,
+            max_new_tokens=max_new_tokens,
             stream=False,
-            timeout_s=timeout_s,
-            **options,
+            options=options,
         )
-        return await answer.collect()
+        return await self._answer(request, timeout_s, keyed=self._keys.give(request)).collect()
 
     async def list_models(self) -> list[ModelInfo]:
         """The models that the key may use."""
-        response = await self._call(self._stub.ListModels, ListModelsRequest())
+        response = await self._connection.call(self._stub.ListModels, ListModelsRequest())
         return list(response.models)
 
     async def tokenize(
@@ -147,16 +134,16 @@ class AsyncClient:
             request.prompt = prompt
         else:
             request.chat.CopyFrom(chat_input(messages or ()))
-        return list((await self._call(self._stub.Tokenize, request)).token_ids)
+        return list((await self._connection.call(self._stub.Tokenize, request)).token_ids)
 
     async def get_request(self, request_id: str) -> LifecycleRecord:
         """Life-cycle record of a request of the tenant, running or lately ended."""
         request = GetRequestRequest(request_id=request_id)
-        return (await self._call(self._stub.GetRequest, request)).lifecycle
+        return (await self._connection.call(self._stub.GetRequest, request)).lifecycle
 
     async def close(self) -> None:
         """Cancels what still runs and closes the connection."""
-        await self._channel.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -169,15 +156,15 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _call(self, method: Callable[..., Awaitable[T]], request: object) -> T:
-        attempt = 1
-        while True:
-            try:
-                return await method(request, metadata=self._metadata, timeout=self._timeout_s)
-            except grpc.aio.AioRpcError as failure:
-                error: WeirClientError = from_rpc_error(failure)
-            delay = self._retry.delay_s(attempt, error)
-            if delay is None:
-                raise error
-            await asyncio.sleep(delay)
-            attempt += 1
+    def _answer(
+        self, request: GenerateRequest, timeout_s: float | None, *, keyed: bool = False
+    ) -> AnswerStream:
+        connection = self._connection
+        longest_s = self._generate_timeout_s if timeout_s is None else timeout_s
+        return AnswerStream(
+            lambda left_s: self._stub.Generate(
+                request, metadata=connection.metadata, timeout=left_s
+            ),
+            lambda: connection.attempts(longest_s),
+            lambda error: keyed and self._keys.take_back(request, error),
+        )

@@ -12,6 +12,7 @@ from weir.common.v1.refusal_pb2 import Refusal, Violation
 
 _STATUS_DETAILS = "grpc-status-details-bin"
 _REQUEST_ID = "x-request-id"
+_PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class WeirClientError(Exception):
@@ -24,7 +25,9 @@ class WeirClientError(Exception):
         message: one sentence for a person.
         field: path of the request field to blame, or empty.
         retry_after_s: seconds after which a retry may succeed; None when the server named none.
+        futile: whether the server told not to retry.
         violations: the limits that refused, empty unless it is a LimitExceeded.
+        limit: the binding one of them, or None.
         request_id: id to quote to the operator, or empty.
     """
 
@@ -36,6 +39,7 @@ class WeirClientError(Exception):
         reason: str = "",
         field: str = "",
         retry_after_s: float | None = None,
+        futile: bool = False,
         violations: Sequence[Violation] = (),
         request_id: str = "",
     ) -> None:
@@ -45,7 +49,9 @@ class WeirClientError(Exception):
         self.reason = reason
         self.field = field
         self.retry_after_s = retry_after_s
+        self.futile = futile
         self.violations = tuple(violations)
+        self.limit = self.violations[0] if self.violations else None
         self.request_id = request_id
 
 
@@ -66,11 +72,13 @@ class NotFound(WeirClientError):
 
 
 class ConflictError(WeirClientError):
-    """Another request or attempt holds the id."""
+    """Another request holds the id or idempotency key, or changed the object meanwhile."""
 
 
 class LimitExceeded(WeirClientError):
-    """A limit refused; `violations` names each, `retry_after_s` says when to try again."""
+    """A limit refused: `limit` is the binding one of `violations`, `retry_after_s` says when to
+    try again.
+    """
 
 
 class Unavailable(WeirClientError):
@@ -118,12 +126,14 @@ def from_rpc_error(err: grpc.aio.AioRpcError) -> WeirClientError:
         for message in (info, retry, bad, refusal):
             if detail.Is(message.DESCRIPTOR):
                 detail.Unpack(message)
+    pushback_ms = _pushback_ms(err)
     return _CLASSES.get(err.code(), ServerError)(
         err.code(),
         err.details() or "no details",
         reason=info.reason,
         field=bad.field_violations[0].field if bad.field_violations else "",
-        retry_after_s=_seconds(retry) if retry.HasField("retry_delay") else None,
+        retry_after_s=_retry_after_s(retry, pushback_ms),
+        futile=pushback_ms is not None and pushback_ms < 0,
         violations=refusal.violations,
         request_id=info.metadata.get("request_id", "") or _request_id(err),
     )
@@ -147,5 +157,21 @@ def _request_id(err: grpc.aio.AioRpcError) -> str:
     return ""
 
 
-def _seconds(retry: details_pb2.RetryInfo) -> float:
-    return float(retry.retry_delay.ToMilliseconds()) / 1_000
+def _pushback_ms(err: grpc.aio.AioRpcError) -> int | None:
+    """What a gRPC client is told to wait; negative for "do not retry"."""
+    for key, value in err.trailing_metadata() or ():
+        if key == _PUSHBACK:
+            try:
+                return int(value)
+            except ValueError:
+                # gRPC's own rule for what cannot be read.
+                return -1
+    return None
+
+
+def _retry_after_s(retry: details_pb2.RetryInfo, pushback_ms: int | None) -> float | None:
+    if retry.HasField("retry_delay"):
+        return float(retry.retry_delay.ToMilliseconds()) / 1_000
+    if pushback_ms is not None and pushback_ms >= 0:
+        return pushback_ms / 1_000
+    return None

@@ -1,7 +1,6 @@
 """An answer as it arrives."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
@@ -17,9 +16,9 @@ from weir.gateway.v1.inference_service_pb2 import (
     GenerateResponse,
 )
 from weir_client.answer import Answer
+from weir_client.attempts import Attempts
 from weir_client.choice import Choice
 from weir_client.errors import CallCancelled, ServerError, WeirClientError, from_rpc_error
-from weir_client.retry import RetryPolicy
 
 Call = grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse]
 
@@ -31,14 +30,22 @@ class AnswerStream:
 
     `aclose` and the end of `async with` cancel a request that still runs: the server stops the
     work and charges what ran. Iterating raises WeirClientError's subclasses.
+
+    Args:
+        open_call: sends the request; its argument is the time that it may take, seconds.
+        attempts: begins them when the answer is first read.
+        amend: changes the request so that an error cannot come again; whether it did.
     """
 
     def __init__(
-        self, open_call: Callable[[float], Call], retry: RetryPolicy, timeout_s: float
+        self,
+        open_call: Callable[[float], Call],
+        attempts: Callable[[], Attempts],
+        amend: Callable[[WeirClientError], bool],
     ) -> None:
         self._open_call = open_call
-        self._retry = retry
-        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._amend = amend
         self._call: Call | None = None
         self.accepted: Accepted | None = None
         self.finished: Finished | None = None
@@ -99,6 +106,7 @@ class AnswerStream:
             model=accepted.model,
             lifecycle=finished.lifecycle,
             degradations=tuple(accepted.degradations),
+            replayed=accepted.replayed,
             choices=tuple(choices),
         )
 
@@ -119,18 +127,20 @@ class AnswerStream:
         await self.aclose()
 
     async def _first(self) -> GenerateResponse | None:
-        ends_at = time.monotonic() + self._timeout_s
-        attempt = 1
+        attempts = self._attempts()
         while True:
-            self._call = self._open_call(max(0.0, ends_at - time.monotonic()))
+            self._call = self._open_call(attempts.begin())
             try:
-                return await self._next()
+                response = await self._next()
             except WeirClientError as error:
-                delay = self._retry.delay_s(attempt, error)
-                if delay is None or time.monotonic() + delay >= ends_at:
-                    raise
-            await asyncio.sleep(delay)
-            attempt += 1
+                failure = error
+            else:
+                attempts.succeeded()
+                return response
+            if self._amend(failure):
+                attempts.uncount()
+            else:
+                await attempts.wait_after(failure)
 
     async def _next(self) -> GenerateResponse | None:
         if self._call is None:
