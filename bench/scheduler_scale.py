@@ -7,6 +7,7 @@ CPU time of the thread, so that what else runs on the machine counts little.
 
 import argparse
 import gc
+import itertools
 import json
 import random
 import sys
@@ -45,6 +46,7 @@ _SLOTS = 4
 _GATEWAY = "gateway"
 _FOREVER_US = 10**13
 _STEP_US = 1_000
+_REPORT_US = 500_000
 _DECISIONS = 2_000
 
 
@@ -200,6 +202,7 @@ class _Fleet:
         self._tenants = max(1, tenants)
         self._running: dict[str, list[AttemptKey]] = {f"w{n}": [] for n in range(workers)}
         self._order = list(self._running)
+        self._reporters = itertools.cycle(self._order)
         self._count = 0
         for worker_id in self._order:
             self._scheduler.register_worker(
@@ -232,6 +235,10 @@ class _Fleet:
     def decide(self) -> tuple[int, int]:
         """An answer ends and the next request goes: nanoseconds of that, and of a new arrival."""
         self._clock.advance_us(_STEP_US)
+        for worker_id in itertools.islice(
+            self._reporters, len(self._order) * _STEP_US // _REPORT_US
+        ):
+            self._scheduler.worker_report(worker_id, self._report(worker_id))
         worker_id = self._order[self._rng.randrange(len(self._order))]
         key = self._running[worker_id].pop(0)
         usage = AttemptUsage(prompt_tokens=100, completion_tokens=20)
