@@ -17,13 +17,13 @@ _STAGES = {"chat": "gateway", "reserve": "ratelimiter", "queue": "scheduler",
 
 @pytest.mark.timeout(120)
 async def test_one_trace_from_the_client_to_prefill_decode_and_settle(
-    tmp_path: Path, tiny: Path
+    tmp_path: Path,
 ) -> None:
     async with (
         otlp_sink() as sink,
         deployed(
             tmp_path / "state",
-            tiny,
+            None,
             tenants={"acme": {"plan": "wide"}},
             plans=WIDE,
             otlp=sink.endpoint,
