@@ -44,7 +44,7 @@ def test_a_line_is_json_with_service_request_tenant_and_trace(log_stream: io.Str
 
 def test_the_standard_library_ends_in_the_same_stream(log_stream: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").warning("Invalid %s received", "request")
-    logging.getLogger("other").info("with extra", extra={"prompt": PROMPT, "n": 1})
+    logging.getLogger("other").warning("with extra", extra={"prompt": PROMPT, "n": 1})
     first, second = lines(log_stream)
     assert (first["event"], first["service"]) == ("Invalid request received", "weir-test")
     assert (second["prompt"], second["n"]) == (MASK, 1)

@@ -122,7 +122,7 @@ async def test_one_exported_trace_spans_two_services_and_a_span_told_afterwards(
             told = back.record(
                 "queue", parent=parent, start_us=1_000_000, end_us=3_500_000, attributes={"n": 3}
             )
-            back.record("late", parent=told, start_us=9, end_us=5, error="clock went back")
+            back.record("late", parent=told, start_us=9, end_us=5, error="CLOCK_WENT_BACK")
             return b""
 
         async with echo_server(tracing=back, U=("unary", inner)) as echo:
@@ -147,7 +147,7 @@ async def test_one_exported_trace_spans_two_services_and_a_span_told_afterwards(
     assert queue.attributes == {"n": 3}
     assert late.parent_id == queue.span_id
     assert (late.start_ns, late.end_ns) == (9_000, 9_000)
-    assert (late.status_code, late.status_message) == (2, "clock went back")
+    assert (late.status_code, late.status_message) == (2, "CLOCK_WENT_BACK")
 
 
 async def test_a_failed_rpc_and_a_cancelled_one_are_told_apart_in_the_trace() -> None:

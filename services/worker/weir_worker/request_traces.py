@@ -60,6 +60,7 @@ class RequestTraces:
                 start_us=terminal.prefill_start_us,
                 end_us=terminal.prefill_end_us or terminal.end_us,
                 attributes={
+                    names.TENANT_ID: attempt.tenant,
                     names.GEN_AI_USAGE_INPUT_TOKENS: usage.prompt_tokens,
                     names.GEN_AI_USAGE_CACHE_READ_TOKENS: usage.cached_prompt_tokens,
                 },
@@ -70,7 +71,10 @@ class RequestTraces:
                 parent=worker,
                 start_us=terminal.first_token_us,
                 end_us=terminal.end_us,
-                attributes={names.GEN_AI_USAGE_OUTPUT_TOKENS: terminal.usage.completion_tokens},
+                attributes={
+                    names.TENANT_ID: attempt.tenant,
+                    names.GEN_AI_USAGE_OUTPUT_TOKENS: terminal.usage.completion_tokens,
+                },
             )
 
     def attempt_refused(
@@ -86,6 +90,7 @@ class RequestTraces:
             kind=SpanKind.SERVER,
             attributes={
                 names.REQUEST_ID: spec.attempt.request_id[:128],
+                names.TENANT_ID: spec.tenant_id,
                 names.ATTEMPT: spec.attempt.number,
                 names.WORKER_ID: self._worker_id,
                 names.REASON: reason_of(record),

@@ -1,12 +1,13 @@
 """JSON logs on stderr, one line an event, redacted in one place.
 
 Every line has `ts, level, logger, event, service` and, where known, `request_id, tenant_id,
-trace_id, span_id`. The standard library's loggers (uvicorn, grpc) end in the same stream.
+trace_id, span_id`. The standard library's loggers (uvicorn, grpc) end in the same stream, their
+warnings alone. Lines of a tenant that has a file of its own go there and nowhere else.
 """
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO, cast
 
 import orjson
@@ -14,13 +15,17 @@ import structlog
 from opentelemetry import trace
 
 from weir_core.telemetry.context import current_request_id, current_tenant_id
-from weir_core.telemetry.redaction import mask_keys, redact
+from weir_core.telemetry.redaction import MASK, foreign_word, is_hidden, mask_keys, redact
+from weir_core.telemetry.tenant_stores import TenantLogHandler
 from weir_core.telemetry.tracebacks import describe_exception
 
 Logger = structlog.typing.FilteringBoundLogger
 EventDict = MutableMapping[str, Any]
 
-# The text of foreign log calls is a sentence; it is masked for keys but has no fields to hide.
+_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+# JSON may hold them as they are; some readers end a line there, and terminals obey the rest.
+_UNSAFE = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+# The text of a log call is a sentence; it is masked for keys but has no fields to hide.
 _OWN_KEYS = ("event", "exception")
 
 
@@ -30,6 +35,7 @@ def setup_logs(
     level: str = "INFO",
     exception_messages: bool = False,
     stream: TextIO | None = None,
+    tenant_files: Mapping[str, str] | None = None,
 ) -> None:
     """Configures logging of this process, structlog and the standard library alike.
 
@@ -39,6 +45,10 @@ def setup_logs(
         exception_messages: log the messages of unexpected exceptions too. Off by default:
             they can quote a tenant's text.
         stream: where lines go; None for stderr.
+        tenant_files: path of the lines of a tenant, by its id.
+
+    Raises:
+        StartupError: one of the files cannot be opened.
     """
     shared = _shared_processors(service, exception_messages)
     structlog.configure(
@@ -47,15 +57,19 @@ def setup_logs(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = TenantLogHandler(stream or sys.stderr, tenant_files or {})
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            foreign_pre_chain=[_foreign, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render],
         )
     )
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        if isinstance(old, TenantLogHandler):
+            old.close()
+    root.addHandler(handler)
     root.setLevel(level)
     _quiet_foreign_loggers()
 
@@ -106,6 +120,15 @@ def _exception_of(exc_info: Any) -> BaseException | None:
     return sys.exc_info()[1] if exc_info else None
 
 
+def _foreign(_: Any, __: str, event: EventDict) -> EventDict:
+    """Adds the fields that a library gave besides its message."""
+    record: logging.LogRecord = event["_record"]
+    for key, value in record.__dict__.items():
+        if key not in _OF_EVERY_RECORD:
+            event[key] = MASK if is_hidden(key) else foreign_word(value)
+    return event
+
+
 def _redacted(_: Any, __: str, event: EventDict) -> EventDict:
     own = {key: event.pop(key) for key in _OWN_KEYS if key in event}
     meta = {key: event.pop(key) for key in list(event) if key.startswith("_")}
@@ -116,7 +139,12 @@ def _redacted(_: Any, __: str, event: EventDict) -> EventDict:
 
 
 def _render(_: Any, __: str, event: EventDict) -> str:
-    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    line = orjson.dumps(event, default=_named, option=orjson.OPT_NON_STR_KEYS).decode()
+    return line if line.isascii() else line.translate(_UNSAFE)
+
+
+def _named(value: object) -> str:
+    return f"<{type(value).__name__}>"
 
 
 def _quiet_foreign_loggers() -> None:

@@ -29,6 +29,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from weir_core.telemetry.span_redaction import SpanGate
+
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
 
@@ -53,7 +55,9 @@ class Tracing:
 
     Args:
         service: `service.name` of the resource, such as `weir-gateway`.
-        processor: where ended spans go; None drops them, ids are still made and passed on.
+        processor: where ended spans go, redacted; None drops them, ids are still made and
+            passed on.
+        tenants: where those of a tenant go instead, by its id.
         sample_ratio: share of new traces recorded, 0 to 1; a caller's decision always wins.
         instance: `service.instance.id`, such as the worker's id.
     """
@@ -63,17 +67,19 @@ class Tracing:
         service: str,
         *,
         processor: SpanProcessor | None = None,
+        tenants: Mapping[str, SpanProcessor] | None = None,
         sample_ratio: float = 1.0,
         instance: str = "",
     ) -> None:
-        root: Sampler = ALWAYS_OFF if processor is None else TraceIdRatioBased(sample_ratio)
+        exports = processor is not None or bool(tenants)
+        root: Sampler = TraceIdRatioBased(sample_ratio) if exports else ALWAYS_OFF
         self._provider = TracerProvider(
             sampler=ParentBased(root),
             resource=_resource(service, instance),
             shutdown_on_exit=False,
         )
-        if processor is not None:
-            self._provider.add_span_processor(processor)
+        if exports:
+            self._provider.add_span_processor(SpanGate(processor, tenants))
         self._tracer = self._provider.get_tracer("weir")
 
     def start(
@@ -138,8 +144,9 @@ class Tracing:
     ) -> str:
         """Writes a span of the past from its timestamps, Unix microseconds.
 
-        `error` marks it as failed and is its description. An end before the start (clocks of
-        two machines) is moved to the start. Returns the span's `traceparent`, for children.
+        `error` marks it as failed and is its description: a reason, or the name of a type. An
+        end before the start (clocks of two machines) is moved to the start. Returns the span's
+        `traceparent`, for children.
         """
         span = self.start(name, parent=parent, kind=kind, attributes=attributes, start_us=start_us)
         for event in events:
@@ -158,21 +165,25 @@ class Tracing:
 
 
 def setup_tracing(
-    service: str, *, endpoint: str = "", sample_ratio: float = 1.0, instance: str = ""
+    service: str,
+    *,
+    endpoint: str = "",
+    tenant_endpoints: Mapping[str, str] | None = None,
+    sample_ratio: float = 1.0,
+    instance: str = "",
 ) -> Tracing:
     """Tracing that exports over OTLP/gRPC to `endpoint`, or to nowhere when that is empty.
 
-    An `http://` endpoint, or one without scheme, is plain text; `https://` is TLS.
+    Spans of the tenants in `tenant_endpoints` go to their own alone. An `http://` endpoint, or
+    one without scheme, is plain text; `https://` is TLS.
     """
-    processor = None
-    if endpoint:
-        exporter = OTLPSpanExporter(
-            endpoint=endpoint,
-            insecure=not endpoint.startswith("https://"),
-            timeout=_EXPORT_TIMEOUT_S,
-        )
-        processor = BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
-    return Tracing(service, processor=processor, sample_ratio=sample_ratio, instance=instance)
+    return Tracing(
+        service,
+        processor=_exporting(endpoint) if endpoint else None,
+        tenants={tenant: _exporting(url) for tenant, url in (tenant_endpoints or {}).items()},
+        sample_ratio=sample_ratio,
+        instance=instance,
+    )
 
 
 def context_from(traceparent: str, tracestate: str = "") -> Context:
@@ -221,6 +232,15 @@ def mark_failed(span: Span, exc: BaseException) -> None:
     """Marks a span as failed with the type of `exc`; its message may hold prompt text."""
     span.set_attribute("error.type", type(exc).__name__)
     span.set_status(Status(StatusCode.ERROR, type(exc).__name__))
+
+
+def _exporting(endpoint: str) -> SpanProcessor:
+    exporter = OTLPSpanExporter(
+        endpoint=endpoint,
+        insecure=not endpoint.startswith("https://"),
+        timeout=_EXPORT_TIMEOUT_S,
+    )
+    return BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
 
 
 def _resource(service: str, instance: str) -> Resource:

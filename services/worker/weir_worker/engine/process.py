@@ -13,6 +13,7 @@ import msgspec
 
 from weir_core.process.parent import exit_with_parent
 from weir_core.telemetry.logs import setup_logs
+from weir_core.telemetry.uncaught import log_uncaught
 from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.serve import StartedEngine, serve_engine
 
@@ -25,6 +26,7 @@ def main(descriptor: int, parent_pid: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     exit_with_parent(parent_pid)
     setup_logs("worker-engine")
+    log_uncaught()
     sock = socket.socket(fileno=descriptor)
     config = msgspec.msgpack.decode(_read_frame(sock), type=EngineConfig)
     return 0 if serve_engine(sock, lambda: _build(config)) else 1

@@ -18,6 +18,7 @@ import torch
 from weir_core.errors import WeirError
 from weir_core.process.parent import exit_with_parent
 from weir_core.telemetry.logs import setup_logs
+from weir_core.telemetry.uncaught import log_uncaught
 from weir_worker.engine.link import LinkClosed, SocketLink
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
@@ -91,6 +92,7 @@ def main(descriptor: int, parent_pid: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     exit_with_parent(parent_pid)
     setup_logs("worker-rank")
+    log_uncaught()
     link = SocketLink(socket.socket(fileno=descriptor))
     try:
         RankProcess(link).run()
