@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ from tests.gateway.fake_scheduler import FakeScheduler
 from tests.gateway.fake_server import TOKEN
 from tests.gateway.fake_worker import FakeWorker
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
+from weir_core.config import TlsSettings
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.telemetry import Telemetry
 from weir_core.telemetry.tracing import Tracing
+from weir_core.tls.identity import TlsIdentity, service_identity
 from weir_gateway.app import GatewayApp
 from weir_gateway.keys import NewKey, generate_key
 from weir_gateway.settings import GatewaySettings
@@ -130,7 +134,7 @@ class Gateway:
     def openai(self, **options: Any) -> openai.AsyncOpenAI:
         defaults: dict[str, Any] = {"max_retries": 0, "timeout": 20.0, "api_key": self.key.secret}
         options = defaults | options
-        return openai.AsyncOpenAI(base_url=f"http://{self.app.http_address}/v1", **options)
+        return openai.AsyncOpenAI(base_url=f"{str(self.http.base_url).rstrip('/')}/v1", **options)
 
     async def chat(self, **fields: Any) -> httpx2.Response:
         body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]} | fields
@@ -166,6 +170,30 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -
         await asyncio.sleep(0.005)
 
 
+def tls_settings(folder: Path, service: str) -> TlsSettings:
+    """Of a service, with the certificates of `make_certificates`."""
+    return TlsSettings(
+        certificate=str(folder / f"{service}.pem"),
+        key=str(folder / f"{service}.key"),
+        ca=str(folder / "ca.pem"),
+        peer_domain="weir.internal",
+    )
+
+
+def identity_of(folder: Path, service: str) -> TlsIdentity:
+    """Likewise."""
+    identity = service_identity(tls_settings(folder, service))
+    assert identity is not None
+    return identity
+
+
+def _channel(address: str, tls: Path | None) -> grpc.aio.Channel:
+    if tls is None:
+        return grpc.aio.insecure_channel(address)
+    credentials = grpc.ssl_channel_credentials((tls / "ca.pem").read_bytes())
+    return grpc.aio.secure_channel(address, credentials)
+
+
 @asynccontextmanager
 async def running_gateway(
     tmp_path: Path,
@@ -175,14 +203,20 @@ async def running_gateway(
     more_schedulers: Sequence[str] = (),
     change: Callable[[dict[str, Any]], None] = lambda _: None,
     telemetry: Telemetry | None = None,
+    tls: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
-    """Starts fakes and gateway; `change` edits the directory before it is written."""
+    """Starts fakes and gateway; `change` edits the directory before it is written.
+
+    With `tls`, a folder of `make_certificates`, everybody uses TLS.
+    """
     limiter = FakeLimiter()
     fleet = [FakeWorker(f"worker-{n}") for n in range(workers)]
     scheduler = FakeScheduler(fleet)
     servers = [limiter.server, scheduler.server, *(worker.server for worker in fleet)]
-    for server in servers:
+    services = chain(("ratelimiter", "scheduler"), repeat("worker"))
+    for server, service in zip(servers, services, strict=False):
+        server.tls = identity_of(tls, service) if tls else None
         await server.start()
     key, other = generate_key("dev"), generate_key("dev")
     document = directory_document(write_model_folder(tmp_path / "model"), key, other)
@@ -200,6 +234,12 @@ async def running_gateway(
         "abort_wait_s": 1.0,
         "scheduler_wait_s": 5.0,
     }
+    if tls is not None:
+        options |= {
+            "tls": tls_settings(tls, "gateway"),
+            "edge_tls": {"certificate": str(tls / "edge.pem"), "key": str(tls / "edge.key")},
+            "internal_address": "127.0.0.1:0",
+        }
     telemetry = telemetry or Telemetry(tracing=Tracing("gateway"), registry=create_registry())
     app = GatewayApp(GatewaySettings(**(options | settings)), telemetry)
     try:
@@ -208,11 +248,12 @@ async def running_gateway(
         await app.edge.scheduler.wait_connected(10)
         async with (
             httpx2.AsyncClient(
-                base_url=f"http://{app.http_address}",
+                base_url=f"{'https' if tls else 'http'}://{app.http_address}",
+                verify=ssl.create_default_context(cafile=tls / "ca.pem") if tls else True,
                 headers={"authorization": f"Bearer {key.secret}"},
                 timeout=20,
             ) as http,
-            grpc.aio.insecure_channel(app.grpc_address) as channel,
+            _channel(app.grpc_address, tls) as channel,
         ):
             yield Gateway(
                 app, limiter, scheduler, fleet, key, other, directory, document, http, channel
