@@ -25,7 +25,7 @@ CONTEXT = 2_000
 
 
 @asynccontextmanager
-async def tool_gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+async def tool_gateway(tmp_path: Path, **settings: Any) -> AsyncIterator[Gateway]:
     """Model `tiny` knows tools; `plain` does not."""
     folder = write_model_folder(tmp_path / "hermes")
     (folder / "chat_template.jinja").write_text(TEMPLATE)
@@ -37,7 +37,7 @@ async def tool_gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
         document["models"].append(plain)
         document["tenants"][0]["policy"]["allowed_models"] = [MODEL, "plain"]
 
-    async with running_gateway(tmp_path, change=change) as gateway:
+    async with running_gateway(tmp_path, change=change, **settings) as gateway:
         yield gateway
 
 

@@ -38,16 +38,20 @@ from weir_gateway.flow.unheard import Unheard
 from weir_gateway.idempotency.room import IdempotencyRoom
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
+from weir_gateway.jobs.ends import JobEnds
+from weir_gateway.jobs.kind import JobKinds
+from weir_gateway.jobs.store import JobStore
 from weir_gateway.links.account_reader import AccountReader
 from weir_gateway.links.limiter import Limiter
 from weir_gateway.links.limiter_channel import open_limiter_channel
 from weir_gateway.links.scheduler_link import SchedulerLink
 from weir_gateway.links.worker_links import WorkerLinks
-from weir_gateway.metrics import GatewayMetrics
+from weir_gateway.metrics_views import MetricsViews
 from weir_gateway.native.inference_servicer import InferenceServicer
 from weir_gateway.native.not_built import add_unbuilt_services
 from weir_gateway.openai.app import create_http_app
 from weir_gateway.openai.limits_page import LimitsPage
+from weir_gateway.responses.room import ResponseRoom
 from weir_gateway.sessions.room import SessionRoom
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import open_state
@@ -63,6 +67,7 @@ PUBLIC_SERVICES = tuple(
     )
 )
 ADMIN_SERVICE = PUBLIC_SERVICES[-1]
+_JOBS_MS = 3 * 86_400_000
 _READS = "that reserve nothing, such as GET /v1/limits"
 
 
@@ -122,7 +127,8 @@ class Edge:
         limiter = Limiter(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._limiter = limiter
         self._extender = Extender(limiter, _extend_bounds(settings))
-        metrics = GatewayMetrics(telemetry.registry)
+        self._views = MetricsViews(settings, telemetry.registry, token)
+        metrics = self._views.metrics
         self.unheard = Unheard(metrics)
         self.desk = FrontDesk(
             limiter=limiter,
@@ -161,10 +167,21 @@ class Edge:
         self._files = FileRoom(
             state=self.state, reception=self._reception, clock=clock, stall_s=settings.stall_s
         )
+        ends, kinds = JobEnds(), JobKinds()
+        self._responses = ResponseRoom(
+            settings,
+            state=self.state,
+            jobs=JobStore(self.state, ends, clock, retention_ms=_JOBS_MS),
+            kinds=kinds,
+            ends=ends,
+            idempotency=self._idempotency.http,
+            reception=self._reception,
+            preparer=self._preparer,
+            clock=clock,
+        )
         reader = AccountReader(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._limits = LimitsPage(reader, self._models)
         self._clock = clock
-        self._registry = telemetry.registry
 
     def serve(self, server: grpc.aio.Server) -> None:
         """Adds the public services; those that are not built answer UNIMPLEMENTED."""
@@ -191,7 +208,7 @@ class Edge:
             models=self._models,
             limits=self._limits,
             clock=self._clock,
-            registry=self._registry,
+            metrics=self._views,
             not_ready=self.not_ready,
             max_body=settings.max_body_bytes,
             ping_s=settings.ping_s,
@@ -202,13 +219,18 @@ class Edge:
 
     def _rooms(self) -> list[BaseRoute]:
         """Routes of what the gateway keeps for its tenants."""
-        return [*self._files.routes(), *self._sessions.routes(self._reception, self._models)]
+        return [
+            *self._files.routes(),
+            *self._sessions.routes(self._reception, self._models),
+            *self._responses.routes(),
+        ]
 
     async def start(self) -> None:
         """Starts what runs in the background. Raises StartupError."""
         await self.state.start()
         self._files.start()
         self._sessions.start()
+        self._responses.start()
         self._idempotency.start()
         self.texts.start()
         self._limiter.start()
@@ -231,6 +253,7 @@ class Edge:
         await self._limiter_channel.close()
         await self._schedulers.close()
         await self._files.stop()
+        await self._responses.stop()
         await self._sessions.stop()
         await self.state.close()
 

@@ -52,6 +52,11 @@ class GatewaySettings(ServiceSettings):
     metrics_address: str = Field(
         "", description="host:port of another /metrics; empty: on http_address alone"
     )
+    open_metrics: bool = Field(
+        False,
+        description="show /metrics on http_address to everybody; otherwise to callers with the "
+        "admin or the cluster secret, and to a tenant's key what is that tenant's",
+    )
     directory_file: str = Field(
         "", description="YAML with tenants, keys, plans and models; needed unless role is edge"
     )
@@ -123,6 +128,12 @@ class GatewaySettings(ServiceSettings):
     )
     worker_idle_s: float = Field(
         60, gt=0, le=86_400, description="a stream to a worker is closed after so long without use"
+    )
+    response_retention_s: float = Field(
+        30 * 86_400, gt=0, description="how long responses of /v1/responses are kept"
+    )
+    response_window_s: float = Field(
+        86_400, gt=0, description="a background response that has not ended by then fails"
     )
     end_streams_on_revocation: bool = Field(
         True, description="stop running requests of a key that is revoked or a tenant suspended"

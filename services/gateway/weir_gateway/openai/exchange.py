@@ -6,9 +6,11 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
+from starlette.datastructures import QueryParams
 from starlette.types import Message, Receive, Scope, Send
 
 from weir_core.errors import Reason, WeirError
+from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.openai.refusal import Refusal
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -41,6 +43,8 @@ class Exchange:
         max_body: int,
         stall_s: float,
     ) -> None:
+        self.path: str = scope["path"]
+        self._scope = scope
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._receive = receive
         self._send = send
@@ -54,6 +58,15 @@ class Exchange:
         """A header by its lower-case name."""
         value = self._headers.get(name.encode())
         return None if value is None else value.decode("latin-1")
+
+    def path_parameter(self, name: str) -> str:
+        """A part of the path that its route names."""
+        return str(self._scope["path_params"][name])
+
+    @property
+    def query(self) -> QueryParams:
+        """What follows the path."""
+        return QueryParams(self._scope["query_string"])
 
     async def body(self) -> bytes:
         """The whole body.
@@ -79,6 +92,9 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
+    def runs(self, live: LiveRequest) -> None:
+        """Told by whoever serves the exchange once its request was admitted."""
+
     async def start(self, status: int, headers: Headers) -> None:
         """Sends status and headers."""
         self.started = True
@@ -98,6 +114,10 @@ class Exchange:
         except TimeoutError:
             raise ClientLeft from None
 
+    async def keep_alive(self, ping: bytes) -> None:
+        """Sends what is no part of the answer, into a silent stream. Raises ClientLeft."""
+        await self.write(ping)
+
     async def reply(self, status: int, data: bytes, headers: Headers = ()) -> None:
         """Sends a whole JSON response."""
         length = (b"content-length", str(len(data)).encode())
@@ -116,6 +136,10 @@ class Exchange:
         if not self._complete:
             headers.append((b"connection", b"close"))
         await self.reply(refusal.status, refusal.body, headers)
+
+    def _continue(self, other: "Exchange") -> None:
+        """Takes over an exchange whose body has been read; the other is not used any more."""
+        vars(self).update(vars(other))
 
     async def _read(self) -> bytes:
         parts: list[bytes] = []

@@ -1,0 +1,94 @@
+"""Kept events of a background response, told as they are written, by whichever gateway."""
+
+import asyncio
+from collections.abc import Iterable
+
+from weir_core.errors import WeirError
+from weir_core.errors.openai import to_body
+from weir_core.tasks import end_task
+from weir_gateway.openai.answer_format import PING
+from weir_gateway.openai.exchange import ClientLeft, Exchange
+from weir_gateway.openai.generation_endpoint import STREAM_HEADERS
+from weir_gateway.responses.answer import encoded
+from weir_gateway.responses.response_json import ENDED
+from weir_gateway.responses.store import ResponseStore
+
+_PAGE = 500
+_LOOK_S = 0.1
+_LAST = frozenset(f"response.{status}" for status in ENDED)
+
+
+class EventStream:
+    """Sends the events of one response.
+
+    Args:
+        store: of responses.
+        ping_s: silence after which a comment is sent.
+    """
+
+    def __init__(self, store: ResponseStore, *, ping_s: float) -> None:
+        self._store = store
+        self._ping_s = ping_s
+
+    async def send(
+        self,
+        exchange: Exchange,
+        tenant_id: str,
+        response_id: str,
+        after: int,
+        headers: Iterable[tuple[bytes, bytes]],
+    ) -> None:
+        """Sends events with a greater number than `after`, until the last was sent.
+
+        An `error` event tells that it was deleted, or that the state cannot be read.
+        Raises ClientLeft.
+        """
+        await exchange.start(200, [*STREAM_HEADERS, *headers])
+        watch = asyncio.create_task(exchange.until_left())
+        try:
+            try:
+                await self._send(exchange, tenant_id, response_id, after, watch)
+                last = b""
+            except WeirError as error:
+                last = _error_event(error)
+            await exchange.write(last, more=False)
+        finally:
+            await end_task(watch)
+
+    async def _send(
+        self,
+        exchange: Exchange,
+        tenant_id: str,
+        response_id: str,
+        after: int,
+        watch: asyncio.Task[None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        spoke_at, looked_at = loop.time(), 0.0
+        while not watch.done():
+            events = await self._store.events(tenant_id, response_id, after=after, limit=_PAGE)
+            if events:
+                await exchange.write(b"".join(map(encoded, events)))
+                spoke_at, after = loop.time(), events[-1]["sequence_number"]
+                if events[-1]["type"] in _LAST:
+                    return
+                continue
+            if loop.time() - looked_at >= self._ping_s:
+                # Nothing more comes of one that has ended or is gone.
+                looked_at = loop.time()
+                stored = await self._store.get(tenant_id, response_id, "response_id")
+                if stored.response["status"] in ENDED and not await self._store.events(
+                    tenant_id, response_id, after=after, limit=1
+                ):
+                    return
+            if loop.time() - spoke_at >= self._ping_s:
+                await exchange.write(PING)
+                spoke_at = loop.time()
+            await asyncio.wait({watch}, timeout=_LOOK_S)
+        raise ClientLeft
+
+
+def _error_event(error: WeirError) -> bytes:
+    told = to_body(error)["error"]
+    parts = {name: told[name] for name in ("code", "message", "param")}
+    return encoded({"type": "error", **parts, "sequence_number": 0})

@@ -1,0 +1,180 @@
+"""Kept responses, by tenant: another tenant's is not found."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, and_, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir_core.errors import Reason, WeirError
+from weir_gateway.responses.items import Item
+from weir_gateway.responses.tables import events, responses
+from weir_gateway.state.state import State
+
+_SWEPT_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResponse:
+    """A response; times are Unix milliseconds.
+
+    Attributes:
+        response: the object, as it ended; of a background response as it began until then.
+        items: that it was made from.
+    """
+
+    tenant_id: str
+    id: str
+    created_ms: int
+    expires_ms: int
+    background: bool
+    response: Mapping[str, Any]
+    items: Sequence[Item]
+
+
+class ResponseStore:
+    """Adds, reads and removes. Methods raise WeirError(STATE_UNAVAILABLE or STATE_OFF) too.
+
+    Args:
+        state: the database.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def add(self, stored: StoredResponse) -> None:
+        """Keeps a response that has ended."""
+        async with self._state.writing() as connection:
+            await self.add_in(connection, stored)
+
+    async def add_in(self, connection: AsyncConnection, stored: StoredResponse) -> None:
+        """Keeps a response in the transaction of `connection`."""
+        row = {
+            "tenant_id": stored.tenant_id,
+            "id": stored.id,
+            "created_ms": stored.created_ms,
+            "expires_ms": stored.expires_ms,
+            "background": stored.background,
+            "response": orjson.dumps(stored.response),
+            "items": orjson.dumps(stored.items),
+        }
+        await connection.execute(responses.insert().values(row))
+
+    async def get(self, tenant_id: str, response_id: str, field: str) -> StoredResponse:
+        """One of a tenant's. Raises WeirError(RESPONSE_NOT_FOUND) on `field`."""
+        async with self._state.reading() as connection:
+            found = await self.find(connection, tenant_id, response_id)
+        if found is None:
+            raise not_found(field)
+        return found
+
+    async def find(
+        self, connection: AsyncConnection, tenant_id: str, response_id: str
+    ) -> StoredResponse | None:
+        """One of a tenant's, if there is one."""
+        statement = select(responses).where(_named(tenant_id, response_id))
+        row = (await connection.execute(statement)).first()
+        if row is None:
+            return None
+        values = dict(row._mapping)
+        parts = {name: orjson.loads(values[name]) for name in ("response", "items")}
+        return StoredResponse(**(values | parts))
+
+    async def change_in(
+        self,
+        connection: AsyncConnection,
+        tenant_id: str,
+        response_id: str,
+        response: Mapping[str, Any],
+    ) -> None:
+        """Writes a response anew."""
+        statement = update(responses).where(_named(tenant_id, response_id))
+        await connection.execute(statement.values(response=orjson.dumps(response)))
+
+    async def delete(self, tenant_id: str, response_id: str) -> None:
+        """Removes one and its events. Raises WeirError(RESPONSE_NOT_FOUND)."""
+        async with self._state.writing() as connection:
+            statement = delete(responses).where(_named(tenant_id, response_id))
+            gone = (await connection.execute(statement)).rowcount
+            await connection.execute(delete(events).where(_events_of(tenant_id, response_id)))
+        if not gone:
+            raise not_found("response_id")
+
+    async def remove_expired(self, now_ms: int) -> int:
+        """Removes some that were kept long enough, with their events; how many."""
+        old = (
+            select(responses.c.tenant_id, responses.c.id)
+            .where(responses.c.expires_ms <= now_ms)
+            .limit(_SWEPT_AT_ONCE)
+        )
+        async with self._state.reading() as connection:
+            found = (await connection.execute(old)).all()
+        if found:
+            async with self._state.writing() as connection:
+                for tenant_id, response_id in found:
+                    named = _named(tenant_id, response_id)
+                    await connection.execute(delete(responses).where(named))
+                    owned = _events_of(tenant_id, response_id)
+                    await connection.execute(delete(events).where(owned))
+        return len(found)
+
+    async def add_events(
+        self,
+        connection: AsyncConnection,
+        tenant_id: str,
+        response_id: str,
+        added: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Keeps events by their `sequence_number`, in the transaction of `connection`."""
+        rows = [
+            {
+                "tenant_id": tenant_id,
+                "response_id": response_id,
+                "sequence": event["sequence_number"],
+                "data": orjson.dumps(event),
+            }
+            for event in added
+        ]
+        if rows:
+            await connection.execute(events.insert(), rows)
+
+    async def events(
+        self, tenant_id: str, response_id: str, *, after: int, limit: int
+    ) -> list[dict[str, Any]]:
+        """Events with a greater number than `after`, in order."""
+        statement = (
+            select(events.c.data)
+            .where(_events_of(tenant_id, response_id), events.c.sequence > after)
+            .order_by(events.c.sequence)
+            .limit(limit)
+        )
+        async with self._state.reading() as connection:
+            return [orjson.loads(data) for data in (await connection.execute(statement)).scalars()]
+
+    async def next_sequence(
+        self, connection: AsyncConnection, tenant_id: str, response_id: str
+    ) -> int:
+        """The number of the next event."""
+        statement = select(func.max(events.c.sequence)).where(_events_of(tenant_id, response_id))
+        last = (await connection.execute(statement)).scalar()
+        return 0 if last is None else int(last) + 1
+
+
+def not_found(field: str) -> WeirError:
+    """There is none of that id, or it is not this tenant's."""
+    return WeirError(
+        Reason.RESPONSE_NOT_FOUND,
+        "there is no such response of this tenant: it was not kept (store), was deleted, or its "
+        "time is over; send the whole conversation as input",
+        field=field,
+    )
+
+
+def _named(tenant_id: str, response_id: str) -> ColumnElement[bool]:
+    return and_(responses.c.tenant_id == tenant_id, responses.c.id == response_id)
+
+
+def _events_of(tenant_id: str, response_id: str) -> ColumnElement[bool]:
+    return and_(events.c.tenant_id == tenant_id, events.c.response_id == response_id)
