@@ -8,6 +8,7 @@ import httpx2
 import openai
 import pytest
 
+from tests.gateway.fake_server import TOKEN
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually
 from weir.common.v1.lifecycle_pb2 import Outcome
@@ -106,7 +107,7 @@ async def test_every_parameter_reaches_the_worker(gateway: Gateway) -> None:
     assert spec.priority == enqueue.priority == 10  # clamped to the plan's maximum
     assert len(spec.tokenizer_fingerprint) == 32
     assert 0 < spec.tenant_prefix_tokens < len(spec.prompt_token_ids)
-    assert spec.private_scope == ""
+    assert spec.private_scope == enqueue.session_id != ""
     assert getattr(enqueue, "class") == RequestClass.REQUEST_CLASS_BATCH
     assert enqueue.latency_sla == LatencySla.LATENCY_SLA_LOW
     assert enqueue.mode == DeliveryMode.DELIVERY_MODE_NON_STREAM
@@ -381,7 +382,8 @@ async def test_health_and_metrics(gateway: Gateway) -> None:
     assert (await gateway.http.get("/healthz/ready")).status_code == 200
     await gateway.chat(max_tokens=3)
     await eventually(lambda: not gateway.limiter.open_accounts)
-    text = (await gateway.http.get("/metrics")).text
+    operator = {"authorization": f"Bearer {TOKEN.get_secret_value()}"}
+    text = (await gateway.http.get("/metrics", headers=operator)).text
     for sample in (
         'weir_gateway_requests_total{model="tiny",outcome="ok",tenant="acme"}',
         'weir_gateway_tokens_total{direction="output",model="tiny",tenant="acme"}',

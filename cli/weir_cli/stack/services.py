@@ -135,6 +135,8 @@ class StackPlan:
         file = quote(str((state.path / "state.sqlite").resolve()))
         return {
             "http_address": self._address("gateway http"),
+            # The address is of this machine alone.
+            "open_metrics": True,
             "grpc_address": self._address("gateway grpc"),
             "ratelimiter_address": self._address(RATELIMITER),
             "scheduler_address": self.scheduler_addresses,

@@ -1,5 +1,6 @@
 """What the gateway counts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -26,9 +27,16 @@ class GatewayMetrics:
 
     `time_to_first_token`, `tokens_per_second` and `end_to_end_latency` are measured where the
     client is; those beginning with `gen_ai_` are their names by semantic convention.
+
+    Args:
+        registry: they are added to it.
+        own: further ones by tenant id, which count that tenant's requests too.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, own: Mapping[str, "GatewayMetrics"] | None = None
+    ) -> None:
+        self._own = dict(own or {})
         self._tenants = LabelCap()
         self._models = LabelCap()
         self._limits = LabelCap()
@@ -93,6 +101,8 @@ class GatewayMetrics:
 
     def refused(self, error: WeirError, tenant_id: str) -> None:
         """A request was refused before it was accepted."""
+        if tenant_id in self._own:
+            self._own[tenant_id].refused(error, tenant_id)
         self._refused.labels(error.reason).inc()
         if isinstance(error, LimitExceeded):
             tenant = self._tenants.label(tenant_id)
@@ -106,6 +116,8 @@ class GatewayMetrics:
 
     def ended(self, record: LifecycleRecord, arrived_us: int) -> None:
         """An accepted request has ended."""
+        if record.subject.tenant_id in self._own:
+            self._own[record.subject.tenant_id].ended(record, arrived_us)
         self._versions.ended(record, arrived_us)
         tenant, model, usage = record.subject.tenant_id, record.subject.model, record.usage
         key = (tenant, model)

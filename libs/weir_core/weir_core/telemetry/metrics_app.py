@@ -19,12 +19,18 @@ def metrics_routes(
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": content_type})
 
+    return [Route("/metrics", metrics), health_route(healthy)]
+
+
+def health_route(healthy: Callable[[], bool]) -> Route:
+    """`/healthz`: 200 or 503."""
+
     async def healthz(_: Request) -> Response:
         if healthy():
             return JSONResponse({"status": "ok"})
         return JSONResponse({"status": "not serving"}, status_code=503)
 
-    return [Route("/metrics", metrics), Route("/healthz", healthz)]
+    return Route("/healthz", healthz)
 
 
 def metrics_app(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -19,12 +18,14 @@ from weir_core.errors import Reason, WeirError
 from weir_core.errors.openai import to_http
 from weir_core.ids import new_request_id
 from weir_core.telemetry.logs import get_logger
-from weir_core.telemetry.metrics_app import metrics_routes
+from weir_core.telemetry.metrics_app import health_route
 from weir_gateway.anthropic.count_endpoint import CountEndpoint
 from weir_gateway.anthropic.dialect import AnthropicDialect
 from weir_gateway.flow.reception import Reception
+from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
+from weir_gateway.metrics_views import MetricsViews
 from weir_gateway.openai.dialect import Dialect, OpenAiDialect
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
@@ -40,6 +41,9 @@ _EXPOSED = (
     "x-weir-model",
     "x-weir-max-new-tokens",
     "x-weir-priority",
+    "x-weir-session-id",
+    "idempotent-replayed",
+    "x-weir-degraded",
     "x-ratelimit-mode",
     *(
         f"x-ratelimit-{what}-{resource}"
@@ -59,11 +63,12 @@ _EXPOSED = (
 def create_http_app(
     *,
     reception: Reception,
+    idempotency: HttpIdempotency,
     preparer: Preparer,
     models: ModelList,
     limits: LimitsPage,
     clock: Clock,
-    registry: CollectorRegistry,
+    metrics: MetricsViews,
     not_ready: Callable[[], str],
     max_body: int,
     ping_s: float,
@@ -75,11 +80,12 @@ def create_http_app(
 
     Args:
         reception: takes requests in.
+        idempotency: runs those with a key once.
         preparer: counts tokens.
         models: what `/v1/models` shows.
         limits: what `/v1/limits` shows.
         clock: for ids and headers.
-        registry: what `/metrics` shows.
+        metrics: what `/metrics` shows, and to whom.
         not_ready: why the process cannot serve; empty when it can.
         max_body: bytes.
         ping_s, stall_s: see `GenerationEndpoint`.
@@ -90,6 +96,7 @@ def create_http_app(
     def endpoint(dialect: Dialect) -> GenerationEndpoint:
         return GenerationEndpoint(
             reception=reception,
+            idempotency=idempotency,
             dialect=dialect,
             clock=clock,
             max_body=max_body,
@@ -104,7 +111,7 @@ def create_http_app(
     parts |= {"max_body": max_body, "stall_s": stall_s}
     count, tokenize = CountEndpoint(**parts), TokenizeEndpoint(**parts, reverse=False)
     detokenize = TokenizeEndpoint(**parts, reverse=True)
-    pages = _Pages(reception, models, limits, clock, not_ready)
+    pages = _Pages(reception, models, limits, metrics, clock, not_ready)
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
@@ -119,7 +126,8 @@ def create_http_app(
             Route("/v1/limits", pages.show_limits),
             Route("/healthz/live", pages.live),
             Route("/healthz/ready", pages.ready),
-            *metrics_routes(registry, lambda: not not_ready()),
+            Route("/metrics", pages.show_metrics),
+            health_route(lambda: not not_ready()),
         ],
         exception_handlers={
             WeirError: pages.on_error,
@@ -164,9 +172,11 @@ class _Pages:
         reception: Reception,
         models: ModelList,
         limits: LimitsPage,
+        metrics: MetricsViews,
         clock: Clock,
         not_ready: Callable[[], str],
     ) -> None:
+        self._metrics = metrics
         self._reception = reception
         self._models = models
         self._limits = limits
@@ -191,6 +201,10 @@ class _Pages:
         self._reception.check_rate(caller)
         page = await self._limits.show(caller, request.query_params)
         return JSONResponse(page, headers=self._request_id())
+
+    async def show_metrics(self, request: Request) -> Response:
+        """`GET /metrics`."""
+        return await self._metrics.show(request, self._reception.authenticate)
 
     async def live(self, _: Request) -> Response:
         """`GET /healthz/live`: the loop turns."""
