@@ -49,7 +49,7 @@ class Script:
 class FakeWorker(WorkerServiceServicer):
     """Runs attempts by script, a token an iteration of the loop."""
 
-    Drain = Generate = GetLoad = GetTerminalRecord = ReleaseSession = staticmethod(not_played)
+    Drain = Generate = GetLoad = GetTerminalRecord = staticmethod(not_played)
 
     def __init__(self, worker_id: str) -> None:
         self.worker_id = worker_id
@@ -65,6 +65,7 @@ class FakeWorker(WorkerServiceServicer):
         self.resume = asyncio.Event()
         self.specs: list[work.GenerationSpec] = []
         self.aborts: list[Attempt] = []
+        self.released: list[tuple[str, str]] = []
         self.records: dict[tuple[str, int], TerminalRecord] = {}
 
     @property
@@ -115,6 +116,12 @@ class FakeWorker(WorkerServiceServicer):
         if record is None:
             raise WeirError(Reason.NOT_FOUND, "no such attempt")
         return work.AbortResponse(terminal=record)
+
+    async def ReleaseSession(
+        self, request: work.ReleaseSessionRequest, context: Any
+    ) -> work.ReleaseSessionResponse:
+        self.released.append((request.tenant_id, request.session_id))
+        return work.ReleaseSessionResponse()
 
     async def GetModelInfo(
         self, request: work.GetModelInfoRequest, context: Any

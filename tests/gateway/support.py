@@ -9,6 +9,7 @@ from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.file import parse_document
 from weir_gateway.directory.publisher import DirectoryPublisher
 from weir_gateway.directory.snapshot_builder import build_snapshot
+from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.keys import NewKey
 
 
@@ -79,3 +80,10 @@ def caller_of(publisher: DirectoryPublisher, key_id: str, tenant_id: str = "acme
         expire_us=0,
         version=index.version,
     )
+
+
+class NoSessions:
+    """The sessions of a gateway on which nobody has any."""
+
+    async def turn_of(self, caller: Caller, request: GenerationRequest, model: str) -> None:
+        """No request is a turn."""

@@ -71,6 +71,7 @@ BAD: list[tuple[pb.GenerateRequest, str, tuple[str, ...]]] = [
     (good(priority=101), "priority", ("101",)),
     (good(latency_sla=99), "latency_sla", ("99", "LATENCY_SLA_LOW")),
     (good(**{"class": 99}), "class", ("99", "REQUEST_CLASS_BATCH")),
+    (good(session_id="s" * 129), "session_id", ("129", "128")),
     (good(conversation_id="c" * 257), "conversation_id", ("256",)),
     (good(json_schema="{"), "json_schema", ("JSON",)),
     (good(json_schema="[1]"), "json_schema", ("array of 1", "object")),
@@ -81,7 +82,7 @@ BAD: list[tuple[pb.GenerateRequest, str, tuple[str, ...]]] = [
     (good(sampling={"prompt_logprobs": -1}), "sampling.prompt_logprobs", ("-1", "0 to 20")),
     (good(sampling={"min_p": 2.0}), "sampling.min_p", ("2", "0 to 1")),
     (good(sampling={"logit_bias": {1: 200.0}}), "sampling.logit_bias[1]", ("200", "100")),
-    (good(idempotency_key="k"), "idempotency_key", ("not built",)),
+    (good(idempotency_key="k" * 256), "idempotency_key", ("256 characters", "255")),
     (good(prompt="x" * MAX_CONTEXT), "prompt", (f"{MAX_CONTEXT} tokens", "shorten")),
     (good(prompt="x" * 100, max_new_tokens=199), "prompt", ("max_new_tokens is 199", "at most")),
 ]
@@ -113,9 +114,9 @@ async def test_an_unknown_model_and_one_of_others_look_alike(gateway: Gateway, m
     await still_works(gateway)
 
 
-async def test_sessions_that_nobody_made_are_not_found(gateway: Gateway) -> None:
-    status, error = await refusal(gateway, good(session_id="ses_guess"))
-    assert (status, error.field) == (Status.NOT_FOUND, "session_id")
+async def test_sessions_need_a_state_database(gateway: Gateway) -> None:
+    _, error = await refusal(gateway, good(session_id="ses_guess"))
+    assert error.reason is Reason.STATE_OFF
     await still_works(gateway)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.sampling_checks import check_sampling
 from weir_gateway.intake.shape import Shape
@@ -20,7 +20,7 @@ def check_request(request: GenerationRequest) -> None:
     """Checks everything that needs no model.
 
     Raises:
-        WeirError: INVALID_FIELD or NOT_FOUND.
+        WeirError: INVALID_FIELD.
     """
     _check_input(request)
     check_sampling(request.sampling, request.names)
@@ -28,19 +28,19 @@ def check_request(request: GenerationRequest) -> None:
         _check_format(request)
     if not 0 <= request.priority <= MAX_PRIORITY:
         raise InvalidField("priority", request.priority, f"from 0 to {MAX_PRIORITY}")
-    if len(request.conversation_id) > MAX_CONVERSATION_ID:
-        raise InvalidField(
-            "conversation_id", request.conversation_id, f"at most {MAX_CONVERSATION_ID} characters"
-        )
-    check_text("conversation_id", request.conversation_id)
+    check_conversation_id(request.conversation_id)
     check_text("session_id", request.session_id)
-    if request.session_id:
-        raise WeirError(
-            Reason.NOT_FOUND,
-            "there is no such session of this tenant; leave session_id out, sessions cannot be "
-            "created yet",
-            field="session_id",
-        )
+
+
+def check_conversation_id(label: str) -> None:
+    """Checks a client's label of a conversation.
+
+    Raises:
+        InvalidField: it is too long, or no text.
+    """
+    if len(label) > MAX_CONVERSATION_ID:
+        raise InvalidField("conversation_id", label, f"at most {MAX_CONVERSATION_ID} characters")
+    check_text("conversation_id", label)
 
 
 def check_max_new_tokens(field: str, value: int, most: int) -> int:

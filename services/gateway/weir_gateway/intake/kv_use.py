@@ -11,20 +11,23 @@ from weir_core.prefix_hash import (
     session_scope,
 )
 from weir_gateway.intake.prepared_request import PreparedRequest
+from weir_gateway.intake.session_turn import SessionTurn
 
 DEFAULT_SESSION_TTL_MS = 15 * 60 * 1000
 MOST_HASHES = 512
 """16 KiB of a request's frame: the first 32,768 tokens of its prompt; a millisecond."""
 
 
-def kv_policy_of(policy: TenantKvPolicy) -> KvPolicy:
-    """The tenant's part of the cache as a worker is told it."""
+def kv_policy_of(policy: TenantKvPolicy, turn: SessionTurn | None = None) -> KvPolicy:
+    """The tenant's part of the cache as a worker is told it; of a session's turn, for as long as
+    the session may be idle, unless the policy says less."""
+    most_ms = DEFAULT_SESSION_TTL_MS if turn is None else turn.ttl_ms
     chosen = policy.HasField("session_ttl_ms")
     return KvPolicy(
         max_tokens=policy.max_tokens,
         weight=policy.weight or 1,
         share_private=policy.share_private,
-        session_ttl_ms=policy.session_ttl_ms if chosen else DEFAULT_SESSION_TTL_MS,
+        session_ttl_ms=min(policy.session_ttl_ms, most_ms) if chosen else most_ms,
     )
 
 
@@ -49,9 +52,9 @@ def check_kv_quota(
     )
 
 
-def placement_hashes(prepared: PreparedRequest, session_id: str = "") -> list[bytes]:
+def placement_hashes(prepared: PreparedRequest) -> list[bytes]:
     """Names of the prompt's prefixes that other requests, or turns of the session, may share."""
-    subject = prepared.subject
+    subject, session_id = prepared.subject, prepared.kept_session_id
     of_model = subject.model, prepared.fingerprint
     tenant = PrefixNamespace(subject.tenant_id, *of_model)
     scope = session_scope(session_id) if session_id else "request"

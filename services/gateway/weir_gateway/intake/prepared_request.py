@@ -8,6 +8,7 @@ from weir_core.directory import Parameters
 from weir_core.token_bytes import TokenBytes
 from weir_gateway.caller.caller import Caller
 from weir_gateway.intake.output_format import OutputFormat
+from weir_gateway.intake.session_turn import SessionTurn
 from weir_gateway.text.model_text import Prompt
 from weir_gateway.tools.call_format import CallFormat
 from weir_gateway.tools.tool_use import ToolUse
@@ -32,6 +33,7 @@ class PreparedRequest:
         tool_use: which tools they may call; None where calls stay text.
         call_format: how calls are written; set with `tool_use`.
         echo: text that each begins with.
+        session: which session it goes on with; None for none.
         fallback_versions: may serve it while no live worker serves the subject's, in order.
     """
 
@@ -55,6 +57,7 @@ class PreparedRequest:
     call_format: CallFormat | None = None
     echo: str = ""
     conversation_id: str = ""
+    session: SessionTurn | None = None
     fallback_versions: tuple[str, ...] = ()
 
     @property
@@ -73,6 +76,16 @@ class PreparedRequest:
         """Whether the answer, or its prompt, comes with log-probabilities."""
         sampling = self.sampling
         return sampling.HasField("logprobs") or sampling.HasField("prompt_logprobs")
+
+    @property
+    def session_id(self) -> str:
+        """Id of its session; empty for none."""
+        return "" if self.session is None else self.session.session_id
+
+    @property
+    def kept_session_id(self) -> str:
+        """Id of the session whose KV it reads and leaves; empty for none."""
+        return self.session_id if self.session is not None and self.session.keeps else ""
 
     @property
     def prompt_tokens(self) -> int:

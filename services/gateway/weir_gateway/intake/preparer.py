@@ -26,6 +26,7 @@ from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.kv_use import check_kv_quota
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.intake.routing import resolve_model, resolve_versions
+from weir_gateway.intake.session_turn import Sessions, SessionTurn
 from weir_gateway.intake.shape import Shape
 from weir_gateway.intake.version_choice import sticky_key
 from weir_gateway.text.model_text import ModelText, Prompt
@@ -38,11 +39,17 @@ _THREADS = 2
 
 
 class Preparer:
-    """Checks, resolves, renders and tokenises."""
+    """Checks, resolves, renders and tokenises.
 
-    def __init__(self, directory: Directory, texts: ModelTexts) -> None:
+    Args:
+        directory, texts: see there.
+        sessions: of tenants.
+    """
+
+    def __init__(self, directory: Directory, texts: ModelTexts, sessions: Sessions) -> None:
         self._directory = directory
         self._texts = texts
+        self._sessions = sessions
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenize")
 
     def close(self) -> None:
@@ -59,7 +66,8 @@ class Preparer:
         index = self._directory.required
         check_request(request)
         model = resolve_model(index, caller, request.model)
-        version, *others = _versions(model, caller, request)
+        turn = await self._sessions.turn_of(caller, request, model.name)
+        version, *others = _versions(model, caller, request, turn)
         parameters = index.parameters(model.name, caller.tenant_id)
         wanted = _wanted_tokens(request, caller, parameters)
         text = self._texts.get(model.name, version.folder)
@@ -76,6 +84,7 @@ class Preparer:
         prepared = _assembled(caller, request, model, version, parameters, text, prompt, most)
         return replace(
             prepared,
+            session=turn,
             fallback_versions=self._alike(model, text, others),
             tool_use=request.tool_use,
             call_format=call_format,
@@ -138,9 +147,10 @@ class Preparer:
         )
 
 
-def _versions(model: Model, caller: Caller, request: GenerationRequest) -> list[ModelVersion]:
-    session = request.session_id or request.conversation_id
-    key = sticky_key(model, caller.tenant_id, session)
+def _versions(
+    model: Model, caller: Caller, request: GenerationRequest, turn: SessionTurn | None = None
+) -> list[ModelVersion]:
+    key = sticky_key(model, caller.tenant_id, "" if turn is None else turn.session_id)
     return resolve_versions(model, request.model_version, key)
 
 

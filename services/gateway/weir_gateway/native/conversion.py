@@ -13,7 +13,7 @@ from weir.gateway.v1.inference_service_pb2 import (
     GenerateRequest,
     TokenizeRequest,
 )
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
@@ -32,9 +32,8 @@ def to_request(message: GenerateRequest) -> GenerationRequest:
     """A request to generate.
 
     Raises:
-        WeirError: INVALID_FIELD or UNSUPPORTED_FIELD.
+        WeirError: INVALID_FIELD.
     """
-    _refuse_unsupported(message)
     return GenerationRequest(
         **_input(message),
         model=message.model,
@@ -70,6 +69,7 @@ def accepted_message(live: LiveRequest) -> Accepted:
         max_new_tokens=prepared.max_new_tokens,
         reserved_tokens=live.facts.reserved_tokens,
         priority=prepared.priority,
+        session_id=prepared.session_id,
     )
 
 
@@ -183,12 +183,3 @@ def _known(enum: Any, field: str, value: int) -> Any:
         names = ", ".join(name for name, number in enum.items() if number)
         raise InvalidField(field, value, f"one of {names}")
     return value
-
-
-def _refuse_unsupported(message: GenerateRequest) -> None:
-    if message.idempotency_key:
-        raise WeirError(
-            Reason.UNSUPPORTED_FIELD,
-            "idempotency_key is set, but idempotency keys are not built yet; leave it out",
-            field="idempotency_key",
-        )

@@ -93,9 +93,12 @@ class OpenAiDialect:
 
 def request_headers(live: LiveRequest) -> list[tuple[bytes, bytes]]:
     """Headers of our own that answers of every dialect have."""
-    return [
+    headers = [
         (b"x-request-id", live.id.encode()),
         (b"x-weir-model", header_safe(live.prepared.subject.model).encode()),
         (b"x-weir-max-new-tokens", str(live.prepared.max_new_tokens).encode()),
         (b"x-weir-priority", str(live.prepared.priority).encode()),
     ]
+    if live.prepared.session is not None:
+        headers.append((b"x-weir-session-id", live.prepared.session_id.encode()))
+    return headers

@@ -1,0 +1,1 @@
+"""Sessions: conversations whose KV a worker keeps between turns."""

@@ -1,0 +1,233 @@
+"""Sessions in the state database."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+
+from sqlalchemy import BigInteger, Row, String, case, delete, literal, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir_gateway.sessions.session import Session
+from weir_gateway.sessions.tables import deletion_head, deletions, homes, sessions
+from weir_gateway.state.state import State
+
+_READ_S = 3.0
+_PURGE_AFTER_MS = 600_000
+_REMEMBER_MS = 3_600_000
+_PURGED_AT_ONCE = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionUse:
+    """What requests have done with a session since it was last written.
+
+    Attributes:
+        last_use_ms: of the last of them.
+        tokens: of the last turn that ended well; None for none.
+        homes: addresses of the workers that ran turns, by worker id.
+    """
+
+    tenant_id: str
+    session_id: str
+    last_use_ms: int
+    tokens: int | None = None
+    homes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, other: "SessionUse") -> None:
+        """Takes up another use of the same session, of before or after."""
+        if other.tokens is not None and (
+            self.tokens is None or other.last_use_ms >= self.last_use_ms
+        ):
+            self.tokens = other.tokens
+        self.last_use_ms = max(self.last_use_ms, other.last_use_ms)
+        self.homes |= other.homes
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A session that is no more."""
+
+    tenant_id: str
+    session_id: str
+
+
+class SessionStore:
+    """Every look-up is by tenant and id together.
+
+    Methods raise WeirError(STATE_OFF or STATE_UNAVAILABLE) without a database, or while it is
+    down.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def add(self, session: Session) -> None:
+        """Keeps a new session of an id that nobody has."""
+        async with self._state.writing() as connection:
+            await connection.execute(sessions.insert().values(**_row(session)))
+
+    async def ensure(self, session: Session) -> Session:
+        """The living session of that id; it is made, or made anew, if there is none."""
+        async with self._state.writing() as connection:
+            statement = self._state.insert(sessions).values(**_row(session))
+            ended = sessions.c.expires_ms <= session.created_ms
+            statement = statement.on_conflict_do_update(
+                index_elements=[sessions.c.id], set_=_row(session), where=ended
+            )
+            await connection.execute(statement)
+            found = await _find(connection, session.tenant_id, session.id)
+        assert found is not None
+        return found
+
+    async def find(self, tenant_id: str, session_id: str) -> Session | None:
+        """The session, ended or not; None where the tenant has none of that id."""
+        async with self._state.reading(_READ_S) as connection:
+            return await _find(connection, tenant_id, session_id)
+
+    async def page(
+        self, tenant_id: str, now_ms: int, most: int, before: tuple[int, str] | None
+    ) -> list[Session]:
+        """Living sessions of a tenant, the newest first.
+
+        Args:
+            tenant_id: whose.
+            now_ms: those that have ended by then are left out.
+            most: of them.
+            before: time of creation and id of the last one of the page before.
+        """
+        order = tuple_(sessions.c.created_ms, sessions.c.id)
+        query = (
+            select(sessions)
+            .where(sessions.c.tenant_id == tenant_id, sessions.c.expires_ms > now_ms)
+            .order_by(sessions.c.created_ms.desc(), sessions.c.id.desc())
+            .limit(most)
+        )
+        if before is not None:
+            created_ms, last_id = before
+            last = tuple_(literal(created_ms, BigInteger), literal(last_id, String))
+            query = query.where(order < last)
+        async with self._state.reading() as connection:
+            return [_session(row) for row in await connection.execute(query)]
+
+    async def delete(self, tenant_id: str, session_id: str, now_ms: int) -> dict[str, str] | None:
+        """Ends a session for every gateway; the workers that may hold its KV, with addresses.
+
+        None where the tenant has no session of that id.
+        """
+        async with self._state.writing() as connection:
+            number = await connection.scalar(
+                update(deletion_head)
+                .values(number=deletion_head.c.number + 1)
+                .returning(deletion_head.c.number)
+            )
+            gone = await connection.execute(
+                delete(sessions).where(
+                    sessions.c.tenant_id == tenant_id,
+                    sessions.c.id == session_id,
+                    sessions.c.expires_ms > now_ms,
+                )
+            )
+            if not gone.rowcount:
+                return None
+            holders = await connection.execute(
+                delete(homes)
+                .where(homes.c.session_id == session_id)
+                .returning(homes.c.worker_id, homes.c.address)
+            )
+            found = {row.worker_id: row.address for row in holders}
+            await connection.execute(
+                deletions.insert().values(
+                    number=number, session_id=session_id, tenant_id=tenant_id, time_ms=now_ms
+                )
+            )
+        return found
+
+    async def deleted_since(self, number: int | None) -> tuple[int, Sequence[Deletion]]:
+        """The number of the last deletion, and what was deleted after `number`."""
+        async with self._state.reading(_READ_S) as connection:
+            last = await connection.scalar(select(deletion_head.c.number))
+            assert last is not None
+            if number is None or last == number:
+                return last, ()
+            rows = await connection.execute(
+                select(deletions.c.tenant_id, deletions.c.session_id).where(
+                    deletions.c.number > number
+                )
+            )
+            return last, [Deletion(row.tenant_id, row.session_id) for row in rows]
+
+    async def note(self, uses: Iterable[SessionUse]) -> Sequence[SessionUse]:
+        """Writes what requests have done; those of which the session is no more come back."""
+        lost = []
+        async with self._state.writing() as connection:
+            # In one order on every gateway, so that none waits for another in a circle.
+            for use in sorted(uses, key=lambda one: one.session_id):
+                if await self._note(connection, use):
+                    await self._add_homes(connection, use)
+                else:
+                    lost.append(use)
+        return lost
+
+    async def purge(self, now_ms: int) -> None:
+        """Forgets sessions that ended some time ago, and old deletions."""
+        ended = (
+            select(sessions.c.id)
+            .where(sessions.c.expires_ms <= now_ms - _PURGE_AFTER_MS)
+            .limit(_PURGED_AT_ONCE)
+        )
+        async with self._state.writing() as connection:
+            ids = [row.id for row in await connection.execute(ended)]
+            # Some other gateway may have renewed one meanwhile.
+            gone = await connection.execute(
+                delete(sessions)
+                .where(sessions.c.id.in_(ids), sessions.c.expires_ms <= now_ms - _PURGE_AFTER_MS)
+                .returning(sessions.c.id)
+            )
+            await connection.execute(
+                delete(homes).where(homes.c.session_id.in_([row.id for row in gone]))
+            )
+            await connection.execute(
+                delete(deletions).where(deletions.c.time_ms < now_ms - _REMEMBER_MS)
+            )
+
+    async def _note(self, connection: AsyncConnection, use: SessionUse) -> bool:
+        used_ms = literal(use.last_use_ms, BigInteger)
+        last_use = case((sessions.c.last_use_ms < used_ms, used_ms), else_=sessions.c.last_use_ms)
+        values = {
+            sessions.c.last_use_ms: last_use,
+            sessions.c.expires_ms: last_use + sessions.c.idle_ttl_ms,
+        }
+        if use.tokens is not None:
+            values[sessions.c.tokens] = use.tokens  # type: ignore[assignment]
+        done = await connection.execute(
+            update(sessions)
+            .where(sessions.c.tenant_id == use.tenant_id, sessions.c.id == use.session_id)
+            .values(values)
+        )
+        return bool(done.rowcount)
+
+    async def _add_homes(self, connection: AsyncConnection, use: SessionUse) -> None:
+        for worker_id, address in use.homes.items():
+            row = {"session_id": use.session_id, "worker_id": worker_id, "address": address}
+            statement = self._state.insert(homes).values(**row)
+            await connection.execute(
+                statement.on_conflict_do_update(
+                    index_elements=[homes.c.session_id, homes.c.worker_id],
+                    set_={"address": address},
+                )
+            )
+
+
+async def _find(connection: AsyncConnection, tenant_id: str, session_id: str) -> Session | None:
+    query = select(sessions).where(sessions.c.tenant_id == tenant_id, sessions.c.id == session_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else _session(row)
+
+
+def _row(session: Session) -> dict[str, object]:
+    return asdict(session) | {"expires_ms": session.expires_ms}
+
+
+def _session(row: Row[tuple[object, ...]]) -> Session:
+    values = dict(row._mapping)
+    del values["expires_ms"]
+    return Session(**values)

@@ -1,0 +1,130 @@
+"""How sessions end, and what goes on without a database."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from tests.gateway.harness import MODEL, running_gateway
+from weir.directory.v1.directory_pb2 import Policy
+from weir_core.clock import ManualClock
+from weir_core.database.url import parse_database_url
+from weir_core.errors import Reason, WeirError
+from weir_gateway.caller.caller import Caller
+from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.sessions.room import SessionRoom
+from weir_gateway.state.database import StateDatabase
+
+SECRET = SecretStr("a-cluster-secret-of-at-least-32-characters")
+MINUTE_US = 60_000_000
+
+
+def caller(tenant: str = "acme", ttl_ms: int | None = None) -> Caller:
+    policy = Policy()
+    if ttl_ms is not None:
+        policy.kv.session_ttl_ms = ttl_ms
+    return Caller(
+        tenant_id=tenant,
+        user_id="u",
+        key_id="k",
+        plan_id="p",
+        policy=policy,
+        key_models=frozenset(),
+        expire_us=0,
+        version=1,
+    )
+
+
+def room_of(state: StateDatabase, clock: ManualClock) -> SessionRoom:
+    def no_worker(address: str) -> None:
+        raise AssertionError(address)
+
+    return SessionRoom(
+        state,
+        RequestRecords(clock),
+        no_worker,  # type: ignore[arg-type]
+        secret=SECRET,
+        clock=clock,
+    )
+
+
+async def test_an_idle_session_ends_and_each_request_renews_it(state: StateDatabase) -> None:
+    clock = ManualClock()
+    room = room_of(state, clock)
+    desk, who = room.desk, caller(ttl_ms=600_000)
+    room.start()
+    try:
+        session = await desk.create(who, "m", "", None)
+        assert session.idle_ttl_ms == 600_000, "the tenant's default"
+        request = GenerationRequest(model="m", session_id=session.id)
+        for _ in range(3):
+            clock.advance_us(9 * MINUTE_US)
+            turn = await desk.turn_of(who, request, "m")
+            assert turn is not None
+            assert turn.ttl_ms == 600_000
+            while (await desk.get(who, session.id)).last_use_ms < clock.now_us() // 1_000:
+                await asyncio.sleep(0.01)
+        clock.advance_us(10 * MINUTE_US)
+        for call in (
+            desk.turn_of(who, request, "m"),
+            desk.get(who, session.id),
+        ):
+            with pytest.raises(WeirError, match="ended after 600 s") as caught:
+                await call
+            assert caught.value.reason is Reason.SESSION_NOT_FOUND
+        assert await desk.page(who, 10, None) == []
+    finally:
+        await room.stop()
+
+
+async def test_a_renewal_by_another_gateway_counts(state: StateDatabase) -> None:
+    clock = ManualClock()
+    rooms = [room_of(state, clock) for _ in range(2)]
+    who = caller()
+    for room in rooms:
+        room.start()
+    try:
+        session = await rooms[0].desk.create(who, "m", "", None)
+        request = GenerationRequest(model="m", session_id=session.id)
+        for step in range(4):
+            assert await rooms[step % 2].desk.turn_of(who, request, "m")
+            while (await rooms[0].desk.get(who, session.id)).last_use_ms < clock.now_us() // 1_000:
+                await asyncio.sleep(0.01)
+            clock.advance_us(10 * MINUTE_US)
+    finally:
+        for room in rooms:
+            await room.stop()
+
+
+async def test_a_lost_database_refuses_sessions_but_no_conversation(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    url = parse_database_url(f"sqlite:///{folder}/state.sqlite", "state_url", "a test")
+    state, clock, who = StateDatabase(url), ManualClock(), caller()
+    room = room_of(state, clock)
+    try:
+        session = await room.desk.create(who, "m", "", None)
+        label = GenerationRequest(model="m", conversation_id="c")
+        known = await room.desk.turn_of(who, label, "m")
+        (folder / "state.sqlite").rename(tmp_path / "elsewhere")
+        with pytest.raises(WeirError) as caught:
+            await room.desk.turn_of(who, GenerationRequest(model="m", session_id=session.id), "m")
+        assert caught.value.reason is Reason.STATE_UNAVAILABLE
+        assert await room.desk.turn_of(who, label, "m") == known
+    finally:
+        await room.stop()
+        await state.close()
+
+
+async def test_without_a_database_conversations_work_and_sessions_say_why(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as gateway:
+        first = await gateway.chat(conversation_id="c")
+        second = await gateway.chat(conversation_id="c")
+        assert first.headers["x-weir-session-id"] == second.headers["x-weir-session-id"]
+        assert len({spec.private_scope for spec in gateway.worker.specs}) == 1
+        refused = await gateway.http.post("/v1/sessions", json={"model": MODEL})
+        assert refused.json()["error"]["code"] == "state_off"
+        named = await gateway.chat(session_id="ses_x")
+        assert named.json()["error"]["code"] == "state_off"
+        await gateway.at_rest()
