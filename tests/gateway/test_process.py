@@ -25,12 +25,11 @@ from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually, running_gateway
 from weir.directory.v1.directory_service_pb2 import WatchRequest
 from weir.directory.v1.directory_service_pb2_grpc import DirectoryServiceStub
-from weir.gateway.v1 import admin_service_pb2, job_service_pb2, session_service_pb2
+from weir.gateway.v1 import admin_service_pb2, job_service_pb2
 from weir.gateway.v1 import inference_service_pb2 as pb
 from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
 from weir.gateway.v1.job_service_pb2_grpc import JobServiceStub
-from weir.gateway.v1.session_service_pb2_grpc import SessionServiceStub
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors import Reason
 from weir_core.errors.startup import StartupError
@@ -140,12 +139,6 @@ async def test_health_reflection_and_what_is_not_built(tmp_path: Path) -> None:
         assert {"weir.gateway.v1.InferenceService", "weir.gateway.v1.AdminService"} <= names
         channel: Any = gateway.channel
         for stub, method, request, reason in (
-            (
-                SessionServiceStub(channel),
-                "CreateSession",
-                session_service_pb2.CreateSessionRequest(),
-                Reason.NOT_BUILT_YET,
-            ),
             (
                 JobServiceStub(channel),
                 "SubmitJob",
