@@ -1,8 +1,6 @@
 """The public gRPC door: convert, admit, pass on."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from weir.gateway.v1.inference_service_pb2 import (
     GenerateRequest,
@@ -15,28 +13,25 @@ from weir.gateway.v1.inference_service_pb2 import (
     TokenizeResponse,
 )
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceServicer
-from weir.scheduler.v1.scheduler_service_pb2 import Queued
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.rpc.interceptors.handler import Context
 from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
+from weir_gateway.caller.request_guard import GuardTicket
+from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.ending import StopCause, cancelled, deadline_passed
-from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.idempotency.native_door import NativeIdempotency
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
+from weir_gateway.native.answer import Answer
 from weir_gateway.native.conversion import (
     accepted_message,
-    finished_message,
     to_request,
     to_tokenize_request,
 )
-from weir_gateway.native.deltas import Deltas
-
-# Only wakes the loop; the deadline of the request is a timer of its own.
-_TAKE_S = 30.0
 
 # A client's deadline passes before ours: ours counts from when its call came.
 _ON_THE_WAY_S = 0.25
@@ -47,6 +42,7 @@ class InferenceServicer(InferenceServiceServicer):
 
     Args:
         reception, preparer, models, records: see there.
+        idempotency: runs requests with a key once.
         max_bytes: of a request.
         stall_s: a client that reads nothing for so long is given up.
     """
@@ -55,6 +51,7 @@ class InferenceServicer(InferenceServiceServicer):
         self,
         *,
         reception: Reception,
+        idempotency: NativeIdempotency,
         preparer: Preparer,
         models: ModelList,
         records: RequestRecords,
@@ -62,6 +59,7 @@ class InferenceServicer(InferenceServiceServicer):
         stall_s: float,
     ) -> None:
         self._reception = reception
+        self._idempotency = idempotency
         self._preparer = preparer
         self._models = models
         self._records = records
@@ -74,22 +72,49 @@ class InferenceServicer(InferenceServiceServicer):
         """Streams one answer."""
         caller = self._caller(context)
         self._check_size(request)
+        if request.idempotency_key:
+            await self._generate_once(request, caller, context)
+            return
         left_s: float | None = context.time_remaining()
-        admission = await self._reception.admit(
-            caller,
-            lambda: to_request(request),
-            size=request.ByteSize(),
-            deadline_s=left_s,
-        )
-        live = admission.live
+        live = (await self._admit(request, caller, left_s)).live
         try:
             await self._write(context, GenerateResponse(accepted=accepted_message(live)))
-            async with aclosing(_answer(live)) as responses:
-                async for response in responses:
-                    await self._write(context, response)
+            answer = Answer(live)
+            while not answer.ended:
+                for message in await answer.read():
+                    await self._write(context, message)
+            if answer.error is not None:
+                raise answer.error
         finally:
             if not live.ended.done():
                 live.stop(_cause(context, left_s))
+
+    async def _generate_once(
+        self, request: GenerateRequest, caller: Caller, context: Context
+    ) -> None:
+        once = self._idempotency
+        left_s = None if once.runs_on else context.time_remaining()
+        await once.serve(
+            request,
+            caller,
+            lambda message: self._write(context, message),
+            lambda ticket: self._admit(request, caller, left_s, ticket),
+        )
+
+    async def _admit(
+        self,
+        request: GenerateRequest,
+        caller: Caller,
+        deadline_s: float | None,
+        ticket: GuardTicket | None = None,
+    ) -> Admission:
+        return await self._reception.admit(
+            caller,
+            lambda: to_request(request),
+            size=request.ByteSize(),
+            ticket=ticket,
+            deadline_s=deadline_s,
+        )
 
     async def _write(self, context: Context, response: GenerateResponse) -> None:
         """Writes, or gives up on a client that reads nothing for `stall_s`."""
@@ -148,30 +173,6 @@ class InferenceServicer(InferenceServiceServicer):
         caller = self._reception.authenticate(header)
         bind_request(tenant_id=caller.tenant_id)
         return caller
-
-
-async def _answer(live: LiveRequest) -> AsyncGenerator[GenerateResponse]:
-    deltas = Deltas(live.prepared, whole=live.delivery.whole)
-    while True:
-        taken = await live.delivery.take(_TAKE_S)
-        if taken.waiting is not None:
-            waiting = taken.waiting
-            yield GenerateResponse(
-                queued=Queued(
-                    request_id=live.id,
-                    position=waiting.position,
-                    reason=waiting.reason,  # type: ignore[arg-type]
-                )
-            )
-        for delta in deltas.of(taken.pieces, last=taken.ending is not None):
-            yield GenerateResponse(delta=delta)
-        if taken.ending is not None:
-            error = taken.ending.error
-            if error is None or taken.ending.cut_by_quota:
-                yield GenerateResponse(finished=finished_message(live, taken.ending))
-            if error is not None:
-                raise error
-            return
 
 
 def _cause(context: Context, given_s: float | None) -> StopCause:

@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Sequence
 
 from weir_core.clock import Clock
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import WeirError
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
+from weir_gateway.caller.request_guard import GuardTicket
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.delivery import Piece, Taken
 from weir_gateway.flow.ending import Ending, client_gone
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.reception import Reception
+from weir_gateway.idempotency.http_door import HEADER, HttpIdempotency
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.openai.dialect import AnswerForm, Dialect
 from weir_gateway.openai.endpoint import Endpoint
@@ -20,7 +22,7 @@ from weir_gateway.openai.json_body import parse_object
 from weir_gateway.openai.refusal import Refusal
 from weir_gateway.openai.requests import HttpRequest
 
-_STREAM_HEADERS = (
+STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -32,6 +34,7 @@ class GenerationEndpoint(Endpoint):
 
     Args:
         reception: takes requests in.
+        idempotency: runs those with a key once.
         dialect: how requests are read and answers written.
         ping_s: silence after which a stream gets a comment, and the longest wait for the first
             token before headers go out.
@@ -42,6 +45,7 @@ class GenerationEndpoint(Endpoint):
         self,
         *,
         reception: Reception,
+        idempotency: HttpIdempotency,
         dialect: Dialect,
         clock: Clock,
         max_body: int,
@@ -50,21 +54,24 @@ class GenerationEndpoint(Endpoint):
     ) -> None:
         super().__init__(clock=clock, max_body=max_body, stall_s=stall_s)
         self._reception = reception
+        self._idempotency = idempotency
         self._dialect = dialect
         self._ping_s = ping_s
 
     async def _serve(self, exchange: Exchange) -> None:
         caller = self._reception.authenticate(self._dialect.authorization(exchange))
         bind_request(tenant_id=caller.tenant_id)
-        if exchange.header("idempotency-key") is not None:
-            raise WeirError(
-                Reason.UNSUPPORTED_FIELD,
-                "Idempotency-Key is set, but idempotency keys are not built yet; leave it out",
-                field="Idempotency-Key",
-            )
-        await self._generate(exchange, caller, await exchange.body())
+        body = await exchange.body()
+        if exchange.header(HEADER) is None:
+            await self._generate(exchange, caller, body)
+            return
+        await self._idempotency.serve(
+            exchange, caller, body, lambda kept, ticket: self._generate(kept, caller, body, ticket)
+        )
 
-    async def _generate(self, exchange: Exchange, caller: Caller, body: bytes) -> None:
+    async def _generate(
+        self, exchange: Exchange, caller: Caller, body: bytes, ticket: GuardTicket | None = None
+    ) -> None:
         """Answers a body of a known caller."""
         parsed: list[HttpRequest] = []
 
@@ -80,9 +87,11 @@ class GenerationEndpoint(Endpoint):
             caller,
             parse,
             size=len(body),
+            ticket=ticket,
             traceparent=exchange.header("traceparent") or "",
             complete=complete,
         )
+        exchange.runs(admission.live)
         form = self._dialect.form(admission.live, parsed[0])
         await self._answer(exchange, admission, form)
 
@@ -131,7 +140,7 @@ class GenerationEndpoint(Endpoint):
         if error is not None and not taken.pieces:
             await exchange.reply_refusal(self._refusal(error, live.id))
             return
-        await exchange.start(200, [*_STREAM_HEADERS, *headers])
+        await exchange.start(200, [*STREAM_HEADERS, *headers])
         events = form.opening()
         while True:
             events += form.pieces(taken.pieces)
@@ -139,7 +148,10 @@ class GenerationEndpoint(Endpoint):
                 await self._keep(form, (), taken.ending)
                 await exchange.write(events + form.closing(taken.ending), more=False)
                 return
-            await exchange.write(events or self._dialect.ping)
+            if events:
+                await exchange.write(events)
+            else:
+                await exchange.keep_alive(self._dialect.ping)
             events = b""
             taken = await self._news(live)
 

@@ -1,0 +1,169 @@
+"""Claims of idempotency keys in the state database, shared by all gateways."""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import RowMapping, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_core.ids import new_id
+from weir_gateway.idempotency.kept_answer import KeptAnswer
+from weir_gateway.idempotency.scoped_key import ScopedKey
+from weir_gateway.idempotency.tables import KEPT, NOT_KEPT, RUNNING, idempotency_keys
+from weir_gateway.state.state import State
+
+_RETRY_S = 1.0
+_PIECE = 500
+_MOST_ON_LOOP = 50_000
+_keys = idempotency_keys
+_c = idempotency_keys.c
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to run the request of a key; another claim of the same key has another id."""
+
+    id: str
+
+
+class ClaimStore:
+    """Every method raises WeirError(STATE_OFF or STATE_UNAVAILABLE) without a database.
+
+    Args:
+        state: the database.
+        clock: wall time; gateways may differ by less than `lease_s`.
+        lease_s: a claim that is not renewed for so long is free.
+        keep_s: an answer is replayed for so long after its request began.
+    """
+
+    def __init__(self, state: State, clock: Clock, *, lease_s: float, keep_s: float) -> None:
+        self._state = state
+        self._clock = clock
+        self._lease_ms = round(lease_s * 1_000)
+        self._keep_ms = round(keep_s * 1_000)
+
+    async def claim(self, key: ScopedKey) -> Claim | KeptAnswer:
+        """The right to run a request, or what it was answered before.
+
+        Raises:
+            WeirError: IDEMPOTENCY_CONFLICT, the key is that of another request, or its answer
+                was not kept; IDEMPOTENCY_IN_PROGRESS, it runs.
+        """
+        claim = Claim(new_id("idem", self._clock))
+        now_ms = self._now_ms()
+        values = {
+            "claim_id": claim.id,
+            "fingerprint": key.fingerprint,
+            "state": RUNNING,
+            "lease_ms": now_ms + self._lease_ms,
+            "expires_ms": now_ms + self._keep_ms,
+            "status": None,
+            "head": None,
+            "body": None,
+        }
+        named = {"tenant_id": key.tenant_id, "route": key.route, "key": key.key}
+        insert = self._state.insert(_keys).values(**named, **values).on_conflict_do_nothing()
+        async with self._state.writing() as connection:
+            if (await connection.execute(insert)).rowcount == 1:
+                return claim
+            row = await _row(connection, key)
+            if row is None:
+                raise _in_progress(key)
+            if _is_free(row, now_ms):
+                take = update(_keys).where(_c.claim_id == row["claim_id"]).values(**values)
+                if (await connection.execute(take)).rowcount == 1:
+                    return claim
+                raise _in_progress(key)
+        return await _told(row, key)
+
+    async def renew(self, claims: Sequence[Claim]) -> None:
+        """Puts off the end of the leases of requests that still run."""
+        lease_ms = self._now_ms() + self._lease_ms
+        for at in range(0, len(claims), _PIECE):
+            ids = [claim.id for claim in claims[at : at + _PIECE]]
+            statement = update(_keys).where(_c.claim_id.in_(ids), _c.state == RUNNING)
+            async with self._state.writing() as connection:
+                await connection.execute(statement.values(lease_ms=lease_ms))
+
+    async def keep(self, claim: Claim, answer: KeptAnswer | None) -> bool:
+        """Keeps the answer of a claim, None for one that is too large; False if it was lost."""
+        values: dict[str, object] = {"state": NOT_KEPT}
+        if answer is not None:
+            packed = await _off_loop(_packed, answer.body)
+            values = {"status": answer.status, "head": answer.head, "body": packed, "state": KEPT}
+        statement = update(_keys).where(_c.claim_id == claim.id).values(**values)
+        async with self._state.writing() as connection:
+            changed = (await connection.execute(statement)).rowcount
+        return bool(changed == 1)
+
+    async def free(self, claim: Claim) -> None:
+        """Frees the key of a request that did not run."""
+        statement = delete(_keys).where(_c.claim_id == claim.id, _c.state == RUNNING)
+        async with self._state.writing() as connection:
+            await connection.execute(statement)
+
+    async def remove_expired(self) -> bool:
+        """Removes some of what has expired; whether there may be more."""
+        old = select(_c.claim_id).where(_c.expires_ms <= self._now_ms()).limit(_PIECE)
+        async with self._state.writing() as connection:
+            found: Sequence[str] = (await connection.execute(old)).scalars().all()
+            if found:
+                await connection.execute(delete(_keys).where(_c.claim_id.in_(found)))
+        return len(found) == _PIECE
+
+    def _now_ms(self) -> int:
+        return self._clock.now_us() // 1_000
+
+
+async def _row(connection: AsyncConnection, key: ScopedKey) -> RowMapping | None:
+    statement = select(_keys).where(
+        _c.tenant_id == key.tenant_id, _c.route == key.route, _c.key == key.key
+    )
+    return (await connection.execute(statement)).mappings().one_or_none()
+
+
+def _is_free(row: RowMapping, now_ms: int) -> bool:
+    lapsed = row["state"] == RUNNING and row["lease_ms"] <= now_ms
+    return bool(lapsed or row["expires_ms"] <= now_ms)
+
+
+async def _told(row: RowMapping, key: ScopedKey) -> KeptAnswer:
+    if row["fingerprint"] != key.fingerprint:
+        raise WeirError(
+            Reason.IDEMPOTENCY_CONFLICT,
+            f"{key.field} was used with another request, or by another user; send the same "
+            "request with it, or another key",
+            field=key.field,
+        )
+    if row["state"] == RUNNING:
+        raise _in_progress(key)
+    if row["state"] == NOT_KEPT:
+        raise WeirError(
+            Reason.IDEMPOTENCY_CONFLICT,
+            f"the request of this {key.field} has run, but its answer was too large to be kept; "
+            "to run it again send another key",
+            field=key.field,
+        )
+    body = await _off_loop(zlib.decompress, row["body"])
+    return KeptAnswer(row["status"], row["head"], body)
+
+
+def _in_progress(key: ScopedKey) -> WeirError:
+    return WeirError(
+        Reason.IDEMPOTENCY_IN_PROGRESS,
+        f"the first request with this {key.field} still runs; send it again later",
+        field=key.field,
+        retry_after_s=_RETRY_S,
+    )
+
+
+def _packed(body: bytes) -> bytes:
+    return zlib.compress(body, 1)
+
+
+async def _off_loop(work: Callable[[bytes], bytes], data: bytes) -> bytes:
+    return await asyncio.to_thread(work, data) if len(data) > _MOST_ON_LOOP else work(data)
