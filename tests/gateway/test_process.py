@@ -125,7 +125,7 @@ async def test_an_edge_without_a_directory_says_so(tmp_path: Path) -> None:
         await edge.stop()
 
 
-async def test_health_reflection_and_what_is_not_built(tmp_path: Path) -> None:
+async def test_health_reflection_and_what_is_off(tmp_path: Path) -> None:
     async with running_gateway(tmp_path) as gateway:
         health: Any = health_pb2_grpc.HealthStub(gateway.channel)
         for service in (
@@ -141,9 +141,9 @@ async def test_health_reflection_and_what_is_not_built(tmp_path: Path) -> None:
         for stub, method, request, reason in (
             (
                 JobServiceStub(channel),
-                "SubmitJob",
-                job_service_pb2.SubmitJobRequest(),
-                Reason.NOT_BUILT_YET,
+                "GetJob",
+                job_service_pb2.GetJobRequest(job_id="job_1"),
+                Reason.STATE_OFF,
             ),
             (
                 AdminServiceStub(channel),

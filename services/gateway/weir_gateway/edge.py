@@ -5,7 +5,6 @@ import time
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import SecretStr
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from weir.gateway.v1 import (
@@ -26,7 +25,6 @@ from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.request_guard import RequestGuard
 from weir_gateway.directory.follower import Directory
-from weir_gateway.files.room import FileRoom
 from weir_gateway.flow.ending import access_ended
 from weir_gateway.flow.extender import ExtendBounds, Extender
 from weir_gateway.flow.front_desk import DeskBounds, FrontDesk
@@ -38,9 +36,6 @@ from weir_gateway.flow.unheard import Unheard
 from weir_gateway.idempotency.room import IdempotencyRoom
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
-from weir_gateway.jobs.ends import JobEnds
-from weir_gateway.jobs.kind import JobKinds
-from weir_gateway.jobs.store import JobStore
 from weir_gateway.links.account_reader import AccountReader
 from weir_gateway.links.limiter import Limiter
 from weir_gateway.links.limiter_channel import open_limiter_channel
@@ -48,10 +43,9 @@ from weir_gateway.links.scheduler_link import SchedulerLink
 from weir_gateway.links.worker_links import WorkerLinks
 from weir_gateway.metrics_views import MetricsViews
 from weir_gateway.native.inference_servicer import InferenceServicer
-from weir_gateway.native.not_built import add_unbuilt_services
 from weir_gateway.openai.app import create_http_app
 from weir_gateway.openai.limits_page import LimitsPage
-from weir_gateway.responses.room import ResponseRoom
+from weir_gateway.rooms import Rooms
 from weir_gateway.sessions.room import SessionRoom
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import open_state
@@ -67,7 +61,6 @@ PUBLIC_SERVICES = tuple(
     )
 )
 ADMIN_SERVICE = PUBLIC_SERVICES[-1]
-_JOBS_MS = 3 * 86_400_000
 _READS = "that reserve nothing, such as GET /v1/limits"
 
 
@@ -164,27 +157,24 @@ class Edge:
         self._idempotency = IdempotencyRoom(
             settings, self.state, self._reception, registry=telemetry.registry, clock=clock
         )
-        self._files = FileRoom(
-            state=self.state, reception=self._reception, clock=clock, stall_s=settings.stall_s
-        )
-        ends, kinds = JobEnds(), JobKinds()
-        self._responses = ResponseRoom(
+        self._rooms = Rooms(
             settings,
-            state=self.state,
-            jobs=JobStore(self.state, ends, clock, retention_ms=_JOBS_MS),
-            kinds=kinds,
-            ends=ends,
-            idempotency=self._idempotency.http,
+            self.state,
             reception=self._reception,
             preparer=self._preparer,
+            idempotency=self._idempotency.http,
+            limiter=limiter,
+            metrics=metrics,
             clock=clock,
+            draining=lambda: self.desk.draining,
+            directory=directory,
         )
         reader = AccountReader(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._limits = LimitsPage(reader, self._models)
         self._clock = clock
 
     def serve(self, server: grpc.aio.Server) -> None:
-        """Adds the public services; those that are not built answer UNIMPLEMENTED."""
+        """Adds the public services."""
         servicer = InferenceServicer(
             reception=self._reception,
             idempotency=self._idempotency.native,
@@ -196,7 +186,7 @@ class Edge:
         )
         inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
         self._sessions.serve(server, self._reception, self._models)
-        add_unbuilt_services(server)
+        self._rooms.serve(server)
 
     def http_app(self) -> ASGIApp:
         """The HTTP door."""
@@ -214,23 +204,17 @@ class Edge:
             ping_s=settings.ping_s,
             stall_s=settings.stall_s,
             cors_origins=settings.cors_origins,
-            rooms=self._rooms(),
+            rooms=[
+                *self._rooms.routes(),
+                *self._sessions.routes(self._reception, self._models),
+            ],
         )
-
-    def _rooms(self) -> list[BaseRoute]:
-        """Routes of what the gateway keeps for its tenants."""
-        return [
-            *self._files.routes(),
-            *self._sessions.routes(self._reception, self._models),
-            *self._responses.routes(),
-        ]
 
     async def start(self) -> None:
         """Starts what runs in the background. Raises StartupError."""
         await self.state.start()
-        self._files.start()
         self._sessions.start()
-        self._responses.start()
+        self._rooms.start()
         self._idempotency.start()
         self.texts.start()
         self._limiter.start()
@@ -243,6 +227,7 @@ class Edge:
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
         await self.desk.stop()
+        await self._rooms.stop_jobs()
         await self._idempotency.stop()
         await self._extender.stop()
         await self._limiter.stop()
@@ -252,8 +237,7 @@ class Edge:
         self._preparer.close()
         await self._limiter_channel.close()
         await self._schedulers.close()
-        await self._files.stop()
-        await self._responses.stop()
+        await self._rooms.stop()
         await self._sessions.stop()
         await self.state.close()
 

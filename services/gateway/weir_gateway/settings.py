@@ -135,6 +135,38 @@ class GatewaySettings(ServiceSettings):
     response_window_s: float = Field(
         86_400, gt=0, description="a background response that has not ended by then fails"
     )
+    jobs_at_once: int = Field(
+        64, ge=1, le=10_000, description="jobs and lines of batches that this gateway runs at once"
+    )
+    tenant_jobs_at_once: int = Field(
+        32, ge=1, le=10_000, description="of one tenant; fewer, so that others always find room"
+    )
+    job_lease_s: float = Field(
+        30,
+        ge=1,
+        le=600,
+        description="without a sign of life for so long, a gateway's jobs are run by others",
+    )
+    job_attempt_s: float = Field(
+        3_600, gt=0, le=86_400, description="longest life of one attempt at a job, with its queue"
+    )
+    job_failures: int = Field(
+        10, ge=1, le=1_000, description="a job fails after so many attempts that faults ended"
+    )
+    job_window_s: float = Field(
+        86_400, gt=0, le=2_592_000, description="a job that has not ended by then expires"
+    )
+    job_retention_s: float = Field(
+        7 * 86_400, gt=0, le=31_536_000, description="how long ended jobs and results are kept"
+    )
+    webhooks_over_http: bool = Field(
+        False, description="allow webhooks to http URLs; for tests on one machine"
+    )
+    webhooks_to_private_addresses: bool = Field(
+        False,
+        description="allow webhooks into private networks: whoever may submit jobs can then "
+        "reach what this gateway can",
+    )
     end_streams_on_revocation: bool = Field(
         True, description="stop running requests of a key that is revoked or a tenant suspended"
     )

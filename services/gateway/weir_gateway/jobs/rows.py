@@ -12,13 +12,13 @@ from weir_gateway.jobs.tables import jobs
 _OURS_ALONE = ("runner_id", "charge", "charge_due_ms")
 _HEAVY = ("body", "result")
 
-_whole = [column for column in jobs.c if column.name not in _OURS_ALONE]
-_light = [column for column in _whole if column.name not in _HEAVY]
+whole_columns = [column for column in jobs.c if column.name not in _OURS_ALONE]
+_light = [column for column in whole_columns if column.name not in _HEAVY]
 
 
 def select_jobs() -> Select[Any]:
     """Whole jobs."""
-    return select(*_whole)
+    return select(*whole_columns)
 
 
 def select_heads() -> Select[Any]:
@@ -39,7 +39,7 @@ def to_job(row: Row[Any]) -> Job:
 
 def to_row(job: Job) -> dict[str, Any]:
     """The row of a new job."""
-    values = {column.name: getattr(job, column.name) for column in _whole}
+    values = {column.name: getattr(job, column.name) for column in whole_columns}
     values["state"] = job.state.value
     values["usage"] = job.usage.SerializeToString()
     values["idempotency_key"] = job.idempotency_key or None

@@ -16,6 +16,7 @@ from weir_gateway.jobs.tables import jobs
 from weir_gateway.state.state import State
 
 _ADDED_AT_ONCE = 500
+_ENQUEUED_WAIT_S = 60.0
 _NOT_ENDED = (JobState.QUEUED.value, JobState.RUNNING.value)
 
 
@@ -43,18 +44,24 @@ class JobStore:
         self._clock = clock
         self._retention_ms = retention_ms
 
-    async def add(self, job: Job) -> Submitted:
+    async def add(self, job: Job, *, most_tokens: int) -> Submitted:
         """Adds a job; with an idempotency key that was used before, returns that job.
 
+        Args:
+            job: a new one.
+            most_tokens: what all jobs of its tenant and model may count as while they have not
+                ended, tokens; concurrent calls may exceed it by what they add.
+
         Raises:
-            WeirError: IDEMPOTENCY_CONFLICT: something else was submitted under its key.
+            WeirError: IDEMPOTENCY_CONFLICT: something else was submitted under its key;
+                ENQUEUED_TOKENS_EXCEEDED.
         """
         async with self._state.writing() as connection:
-            if not job.idempotency_key:
-                await self.add_many(connection, [job])
-                return Submitted(job, replayed=False)
             statement = self._state.insert(jobs).values(to_row(job)).on_conflict_do_nothing()
             if (await connection.execute(statement)).rowcount == 1:
+                enqueued = await self.enqueued_tokens(connection, job.tenant_id, job.model)
+                if enqueued > most_tokens:
+                    raise _too_many_tokens(job, enqueued - job.enqueued_tokens, most_tokens)
                 return Submitted(job, replayed=False)
             found = await read_one(
                 connection,
@@ -227,6 +234,16 @@ class JobStore:
 
 def _named(tenant_id: str, job_id: str) -> tuple[ColumnElement[bool], ...]:
     return (and_(jobs.c.id == job_id, jobs.c.tenant_id == tenant_id),)
+
+
+def _too_many_tokens(job: Job, enqueued: int, most: int) -> WeirError:
+    return WeirError(
+        Reason.ENQUEUED_TOKENS_EXCEEDED,
+        f"the tenant's offline work on {job.model} has {enqueued} tokens waiting or running; with "
+        f"the {job.enqueued_tokens} of this job they are over its max_enqueued_tokens, {most}; "
+        "wait until some has ended, or have the limit raised",
+        retry_after_s=_ENQUEUED_WAIT_S,
+    )
 
 
 def _not_found() -> WeirError:

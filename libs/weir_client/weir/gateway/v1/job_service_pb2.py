@@ -28,37 +28,37 @@ from weir.common.v1 import usage_pb2 as weir_dot_common_dot_v1_dot_usage__pb2
 from weir.gateway.v1 import inference_service_pb2 as weir_dot_gateway_dot_v1_dot_inference__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!weir/gateway/v1/job_service.proto\x12\x0fweir.gateway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!weir/common/v1/error_reason.proto\x1a\x1aweir/common/v1/usage.proto\x1a\'weir/gateway/v1/inference_service.proto\"\x91\x03\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.weir.gateway.v1.JobState\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04text\x18\x06 \x01(\t\x12$\n\x05usage\x18\x07 \x01(\x0b\x32\x15.weir.common.v1.Usage\x12\x31\n\x0c\x65rror_reason\x18\x08 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x15\n\rerror_message\x18\t \x01(\t\x12\x12\n\nrequest_id\x18\n \x01(\t\x12/\n\x0b\x65xpire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"s\n\x10SubmitJobRequest\x12\x31\n\x07request\x18\x01 \x01(\x0b\x32 .weir.gateway.v1.GenerateRequest\x12\x13\n\x0bwebhook_url\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"6\n\x11SubmitJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"3\n\x0eGetJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"!\n\x0fWatchJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"5\n\x10WatchJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"\"\n\x10\x43\x61ncelJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"6\n\x11\x43\x61ncelJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"b\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.weir.gateway.v1.JobState\"O\n\x10ListJobsResponse\x12\"\n\x04jobs\x18\x01 \x03(\x0b\x32\x14.weir.gateway.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xb1\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x17\n\x13JOB_STATE_SUCCEEDED\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x05\x12\x15\n\x11JOB_STATE_EXPIRED\x10\x06\x32\xa3\x03\n\nJobService\x12R\n\tSubmitJob\x12!.weir.gateway.v1.SubmitJobRequest\x1a\".weir.gateway.v1.SubmitJobResponse\x12I\n\x06GetJob\x12\x1e.weir.gateway.v1.GetJobRequest\x1a\x1f.weir.gateway.v1.GetJobResponse\x12Q\n\x08WatchJob\x12 .weir.gateway.v1.WatchJobRequest\x1a!.weir.gateway.v1.WatchJobResponse0\x01\x12R\n\tCancelJob\x12!.weir.gateway.v1.CancelJobRequest\x1a\".weir.gateway.v1.CancelJobResponse\x12O\n\x08ListJobs\x12 .weir.gateway.v1.ListJobsRequest\x1a!.weir.gateway.v1.ListJobsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!weir/gateway/v1/job_service.proto\x12\x0fweir.gateway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!weir/common/v1/error_reason.proto\x1a\x1aweir/common/v1/usage.proto\x1a\'weir/gateway/v1/inference_service.proto\"\xe0\x03\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.weir.gateway.v1.JobState\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04text\x18\x06 \x01(\t\x12$\n\x05usage\x18\x07 \x01(\x0b\x32\x15.weir.common.v1.Usage\x12\x31\n\x0c\x65rror_reason\x18\x08 \x01(\x0e\x32\x1b.weir.common.v1.ErrorReason\x12\x15\n\rerror_message\x18\t \x01(\t\x12\x12\n\nrequest_id\x18\n \x01(\t\x12/\n\x0b\x65xpire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05model\x18\x0c \x01(\t\x12\x10\n\x08\x61ttempts\x18\r \x01(\x05\x12,\n\x08\x64\x65\x61\x64line\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"s\n\x10SubmitJobRequest\x12\x31\n\x07request\x18\x01 \x01(\x0b\x32 .weir.gateway.v1.GenerateRequest\x12\x13\n\x0bwebhook_url\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"6\n\x11SubmitJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"3\n\x0eGetJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"!\n\x0fWatchJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"5\n\x10WatchJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"\"\n\x10\x43\x61ncelJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"6\n\x11\x43\x61ncelJobResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.weir.gateway.v1.Job\"b\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.weir.gateway.v1.JobState\"O\n\x10ListJobsResponse\x12\"\n\x04jobs\x18\x01 \x03(\x0b\x32\x14.weir.gateway.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xb1\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x17\n\x13JOB_STATE_SUCCEEDED\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x05\x12\x15\n\x11JOB_STATE_EXPIRED\x10\x06\x32\xa3\x03\n\nJobService\x12R\n\tSubmitJob\x12!.weir.gateway.v1.SubmitJobRequest\x1a\".weir.gateway.v1.SubmitJobResponse\x12I\n\x06GetJob\x12\x1e.weir.gateway.v1.GetJobRequest\x1a\x1f.weir.gateway.v1.GetJobResponse\x12Q\n\x08WatchJob\x12 .weir.gateway.v1.WatchJobRequest\x1a!.weir.gateway.v1.WatchJobResponse0\x01\x12R\n\tCancelJob\x12!.weir.gateway.v1.CancelJobRequest\x1a\".weir.gateway.v1.CancelJobResponse\x12O\n\x08ListJobs\x12 .weir.gateway.v1.ListJobsRequest\x1a!.weir.gateway.v1.ListJobsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'weir.gateway.v1.job_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_JOBSTATE']._serialized_start=1218
-  _globals['_JOBSTATE']._serialized_end=1395
+  _globals['_JOBSTATE']._serialized_start=1297
+  _globals['_JOBSTATE']._serialized_end=1474
   _globals['_JOB']._serialized_start=192
-  _globals['_JOB']._serialized_end=593
-  _globals['_SUBMITJOBREQUEST']._serialized_start=595
-  _globals['_SUBMITJOBREQUEST']._serialized_end=710
-  _globals['_SUBMITJOBRESPONSE']._serialized_start=712
-  _globals['_SUBMITJOBRESPONSE']._serialized_end=766
-  _globals['_GETJOBREQUEST']._serialized_start=768
-  _globals['_GETJOBREQUEST']._serialized_end=799
-  _globals['_GETJOBRESPONSE']._serialized_start=801
-  _globals['_GETJOBRESPONSE']._serialized_end=852
-  _globals['_WATCHJOBREQUEST']._serialized_start=854
-  _globals['_WATCHJOBREQUEST']._serialized_end=887
-  _globals['_WATCHJOBRESPONSE']._serialized_start=889
-  _globals['_WATCHJOBRESPONSE']._serialized_end=942
-  _globals['_CANCELJOBREQUEST']._serialized_start=944
-  _globals['_CANCELJOBREQUEST']._serialized_end=978
-  _globals['_CANCELJOBRESPONSE']._serialized_start=980
-  _globals['_CANCELJOBRESPONSE']._serialized_end=1034
-  _globals['_LISTJOBSREQUEST']._serialized_start=1036
-  _globals['_LISTJOBSREQUEST']._serialized_end=1134
-  _globals['_LISTJOBSRESPONSE']._serialized_start=1136
-  _globals['_LISTJOBSRESPONSE']._serialized_end=1215
-  _globals['_JOBSERVICE']._serialized_start=1398
-  _globals['_JOBSERVICE']._serialized_end=1817
+  _globals['_JOB']._serialized_end=672
+  _globals['_SUBMITJOBREQUEST']._serialized_start=674
+  _globals['_SUBMITJOBREQUEST']._serialized_end=789
+  _globals['_SUBMITJOBRESPONSE']._serialized_start=791
+  _globals['_SUBMITJOBRESPONSE']._serialized_end=845
+  _globals['_GETJOBREQUEST']._serialized_start=847
+  _globals['_GETJOBREQUEST']._serialized_end=878
+  _globals['_GETJOBRESPONSE']._serialized_start=880
+  _globals['_GETJOBRESPONSE']._serialized_end=931
+  _globals['_WATCHJOBREQUEST']._serialized_start=933
+  _globals['_WATCHJOBREQUEST']._serialized_end=966
+  _globals['_WATCHJOBRESPONSE']._serialized_start=968
+  _globals['_WATCHJOBRESPONSE']._serialized_end=1021
+  _globals['_CANCELJOBREQUEST']._serialized_start=1023
+  _globals['_CANCELJOBREQUEST']._serialized_end=1057
+  _globals['_CANCELJOBRESPONSE']._serialized_start=1059
+  _globals['_CANCELJOBRESPONSE']._serialized_end=1113
+  _globals['_LISTJOBSREQUEST']._serialized_start=1115
+  _globals['_LISTJOBSREQUEST']._serialized_end=1213
+  _globals['_LISTJOBSRESPONSE']._serialized_start=1215
+  _globals['_LISTJOBSRESPONSE']._serialized_end=1294
+  _globals['_JOBSERVICE']._serialized_start=1477
+  _globals['_JOBSERVICE']._serialized_end=1896
 # @@protoc_insertion_point(module_scope)

@@ -66,12 +66,25 @@ class Job(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     state: Global___JobState.ValueType
     text: _builtins.str
+    """The answer of one that succeeded; empty in lists. Of one that was submitted over HTTP the text
+    of its first choice.
+    """
     error_reason: _error_reason_pb2.ErrorReason.ValueType
+    """Why it failed, or has no whole answer; of a queued job why its last attempt was put back."""
     error_message: _builtins.str
     request_id: _builtins.str
+    """Of the newest attempt, as records and the ledger name it."""
+    model: _builtins.str
+    attempts: _builtins.int
+    """Attempts so far, the present one included. More than one: it was refused for the time being,
+    or what ran it went away; what ran of those is not charged.
+    """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -79,10 +92,16 @@ class Job(_message.Message):
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def usage(self) -> _usage_pb2.Usage: ...
+    def usage(self) -> _usage_pb2.Usage:
+        """What is charged for it, once it has ended."""
+
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """Results are removed after it."""
+        """The job is removed after it, with its result; absent until it has ended."""
+
+    @_builtins.property
+    def deadline(self) -> _timestamp_pb2.Timestamp:
+        """What has not ended by then expires."""
 
     def __init__(
         self,
@@ -98,10 +117,13 @@ class Job(_message.Message):
         error_message: _builtins.str = ...,
         request_id: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        model: _builtins.str = ...,
+        attempts: _builtins.int = ...,
+        deadline: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "expire_time", b"expire_time", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "error_message", b"error_message", "error_reason", b"error_reason", "expire_time", b"expire_time", "job_id", b"job_id", "request_id", b"request_id", "start_time", b"start_time", "state", b"state", "text", b"text", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "error_message", b"error_message", "error_reason", b"error_reason", "expire_time", b"expire_time", "job_id", b"job_id", "model", b"model", "request_id", b"request_id", "start_time", b"start_time", "state", b"state", "text", b"text", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -119,9 +141,13 @@ class SubmitJobRequest(_message.Message):
     webhook_url: _builtins.str
     """https URL called when the job ends, signed after Standard Webhooks; empty: none."""
     idempotency_key: _builtins.str
-    """At most 255 characters."""
+    """At most 255 characters. The same key and the same request again: the same job, while it is
+    kept; another request: IDEMPOTENCY_CONFLICT.
+    """
     @_builtins.property
-    def request(self) -> _inference_service_pb2.GenerateRequest: ...
+    def request(self) -> _inference_service_pb2.GenerateRequest:
+        """Runs in the class batch. `stream` and `session_id` must be left out."""
+
     def __init__(
         self,
         *,

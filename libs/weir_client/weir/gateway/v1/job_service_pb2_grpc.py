@@ -67,7 +67,8 @@ class JobServiceServicer:
     """
 
     def SubmitJob(self, request, context):
-        """Accepts a job and answers with its id at once.
+        """Accepts a job and answers with its id at once. What could never run is refused; limits are
+        looked at when it runs, under the standing that its owner has then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,7 +82,8 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchJob(self, request, context):
-        """Sends the job at once, then each change, until it has ended.
+        """Sends the job at once, then each change that is seen, until it has ended; and every 15 s as it
+        is, as a sign of life.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

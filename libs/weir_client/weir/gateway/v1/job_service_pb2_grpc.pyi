@@ -34,11 +34,15 @@ class JobServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobServiceAsyncStub: ...
     SubmitJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobRequest, _job_service_pb2.SubmitJobResponse]
-    """Accepts a job and answers with its id at once."""
+    """Accepts a job and answers with its id at once. What could never run is refused; limits are
+    looked at when it runs, under the standing that its owner has then.
+    """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Reads a job: state, and its result once it has ended."""
     WatchJob: _grpc.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]
-    """Sends the job at once, then each change, until it has ended."""
+    """Sends the job at once, then each change that is seen, until it has ended; and every 15 s as it
+    is, as a sign of life.
+    """
     CancelJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]
     """Cancels a job; what ran is charged."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
@@ -50,11 +54,15 @@ class JobServiceAsyncStub(JobServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SubmitJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobRequest, _job_service_pb2.SubmitJobResponse]  # type: ignore[assignment]
-    """Accepts a job and answers with its id at once."""
+    """Accepts a job and answers with its id at once. What could never run is refused; limits are
+    looked at when it runs, under the standing that its owner has then.
+    """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Reads a job: state, and its result once it has ended."""
     WatchJob: _aio.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]  # type: ignore[assignment]
-    """Sends the job at once, then each change, until it has ended."""
+    """Sends the job at once, then each change that is seen, until it has ended; and every 15 s as it
+    is, as a sign of life.
+    """
     CancelJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Cancels a job; what ran is charged."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]  # type: ignore[assignment]
@@ -69,7 +77,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.SubmitJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.SubmitJobResponse, _abc.Awaitable[_job_service_pb2.SubmitJobResponse]]:
-        """Accepts a job and answers with its id at once."""
+        """Accepts a job and answers with its id at once. What could never run is refused; limits are
+        looked at when it runs, under the standing that its owner has then.
+        """
 
     @_abc_1.abstractmethod
     def GetJob(
@@ -85,7 +95,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.WatchJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_job_service_pb2.WatchJobResponse], _abc.AsyncIterator[_job_service_pb2.WatchJobResponse]]:
-        """Sends the job at once, then each change, until it has ended."""
+        """Sends the job at once, then each change that is seen, until it has ended; and every 15 s as it
+        is, as a sign of life.
+        """
 
     @_abc_1.abstractmethod
     def CancelJob(

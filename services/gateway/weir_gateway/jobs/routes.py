@@ -1,0 +1,151 @@
+"""`/v1/jobs` over HTTP."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from weir_core.clock import Clock
+from weir_core.errors import InvalidField, WeirError
+from weir_core.errors.openai import to_body
+from weir_core.ids import new_request_id
+from weir_gateway.caller.caller import Caller
+from weir_gateway.flow.reception import Reception
+from weir_gateway.jobs.desk import JobDesk
+from weir_gateway.jobs.job import JobState
+from weir_gateway.jobs.json_form import ENDPOINTS, job_json
+from weir_gateway.jobs.kind import JobKinds
+from weir_gateway.jobs.submission import Submission
+from weir_gateway.openai.answer_format import DONE, PING
+from weir_gateway.openai.fields import Fields
+from weir_gateway.openai.query import page_query
+from weir_gateway.openai.whole_body import read_object
+
+_CHAT = "/v1/chat/completions"
+_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+class JobRoutes:
+    """The handlers.
+
+    Args:
+        reception, desk, kinds: see `JobServicer`.
+        clock: for ids.
+        max_body: bytes.
+        ping_s: silence after which a stream of events gets a comment.
+    """
+
+    def __init__(
+        self,
+        reception: Reception,
+        desk: JobDesk,
+        kinds: JobKinds,
+        clock: Clock,
+        *,
+        max_body: int,
+        ping_s: float,
+    ) -> None:
+        self._reception = reception
+        self._desk = desk
+        self._kinds = kinds
+        self._clock = clock
+        self._max_body = max_body
+        self._ping_s = ping_s
+
+    def routes(self) -> list[Route]:
+        """What the HTTP door serves."""
+        return [
+            Route("/v1/jobs", self.submit, methods=["POST"]),
+            Route("/v1/jobs", self.list, methods=["GET"]),
+            Route("/v1/jobs/{id}", self.get, methods=["GET"]),
+            Route("/v1/jobs/{id}/cancel", self.cancel, methods=["POST"]),
+            Route("/v1/jobs/{id}/events", self.events, methods=["GET"]),
+        ]
+
+    async def submit(self, request: Request) -> Response:
+        """`POST /v1/jobs`: 202 with the job."""
+        caller = self._caller(request)
+        fields = Fields(await read_object(request, self._max_body))
+        kind = fields.choice("endpoint", ENDPOINTS, ENDPOINTS[_CHAT])
+        inner = fields.raw("body")
+        webhook_url = fields.text("webhook_url")
+        fields.refuse_unknown()
+        if not isinstance(inner, dict):
+            raise InvalidField("body", None, "an object: the body of a request to `endpoint`")
+        body = json.dumps(inner).encode()
+        submission = Submission(
+            kind=kind,
+            body=body,
+            parse=lambda: self._kinds.of(kind).parse(body),
+            webhook_url=webhook_url,
+            idempotency_key=request.headers.get("idempotency-key", ""),
+        )
+        submitted = await self._desk.submit(caller, submission)
+        replayed = {"idempotent-replayed": "true"} if submitted.replayed else {}
+        return self._reply(job_json(submitted.job, self._kinds), 202, replayed)
+
+    async def list(self, request: Request) -> Response:
+        """`GET /v1/jobs`."""
+        caller = self._caller(request)
+        query = dict(request.query_params)
+        state = _state(query.pop("status", ""))
+        found, token = await self._desk.page(caller, *page_query(query), state)
+        data = [job_json(job, self._kinds) for job in found]
+        return self._reply({"object": "list", "data": data, "next_page_token": token})
+
+    async def get(self, request: Request) -> Response:
+        """`GET /v1/jobs/{id}`."""
+        job = await self._desk.get(self._caller(request), request.path_params["id"])
+        return self._reply(job_json(job, self._kinds))
+
+    async def cancel(self, request: Request) -> Response:
+        """`POST /v1/jobs/{id}/cancel`."""
+        job = await self._desk.cancel(self._caller(request), request.path_params["id"])
+        return self._reply(job_json(job, self._kinds))
+
+    async def events(self, request: Request) -> Response:
+        """`GET /v1/jobs/{id}/events`: the job at once, then each change, as server-sent events."""
+        caller, job_id = self._caller(request), request.path_params["id"]
+        # What refuses it is told by a status.
+        await self._desk.get(caller, job_id)
+        headers = _STREAM_HEADERS | {"x-request-id": new_request_id(self._clock)}
+        return StreamingResponse(
+            self._events(caller, job_id), media_type="text/event-stream", headers=headers
+        )
+
+    async def _events(self, caller: Caller, job_id: str) -> AsyncIterator[bytes]:
+        try:
+            async with aclosing(self._desk.watch(caller, job_id, self._ping_s)) as changes:
+                async for job in changes:
+                    yield PING if job is None else _event(job_json(job, self._kinds))
+        except WeirError as error:
+            yield _event(to_body(error))
+        yield DONE
+
+    def _caller(self, request: Request) -> Caller:
+        caller = self._reception.authenticate(request.headers.get("authorization"))
+        self._reception.check_rate(caller)
+        return caller
+
+    def _reply(
+        self, body: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        own = {"x-request-id": new_request_id(self._clock)}
+        return JSONResponse(body, status_code=status, headers=own | dict(headers or {}))
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+def _state(value: str) -> JobState | None:
+    if not value:
+        return None
+    if value not in list(JobState):
+        raise InvalidField("status", value[:80], f"one of {', '.join(JobState)}")
+    return JobState(value)

@@ -1,0 +1,111 @@
+"""What a gateway keeps for its tenants beyond the life of a request, put together."""
+
+from collections.abc import Callable
+
+import grpc
+from starlette.routing import BaseRoute
+
+from weir_core.clock import Clock
+from weir_gateway.batches.room import BatchRoom
+from weir_gateway.directory.follower import Directory
+from weir_gateway.files.room import FileRoom
+from weir_gateway.flow.reception import Reception
+from weir_gateway.idempotency.http_door import HttpIdempotency
+from weir_gateway.intake.preparer import Preparer
+from weir_gateway.jobs.room import JobRoom
+from weir_gateway.links.limiter import Limiter
+from weir_gateway.metrics import GatewayMetrics
+from weir_gateway.responses.room import ResponseRoom
+from weir_gateway.settings import GatewaySettings
+from weir_gateway.state.state import State
+
+
+class Rooms:
+    """Files, jobs, and what is built on them.
+
+    Args:
+        settings: of the process.
+        state: where all of it is kept.
+        directory, reception, preparer, idempotency, limiter, metrics: see there.
+        clock: time.
+        draining: whether the gateway takes no new work.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        state: State,
+        *,
+        directory: Directory,
+        reception: Reception,
+        preparer: Preparer,
+        idempotency: HttpIdempotency,
+        limiter: Limiter,
+        metrics: GatewayMetrics,
+        clock: Clock,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._files = FileRoom(
+            state=state, reception=reception, clock=clock, stall_s=settings.stall_s
+        )
+        self._jobs = JobRoom(
+            settings,
+            state,
+            reception=reception,
+            preparer=preparer,
+            limiter=limiter,
+            metrics=metrics,
+            clock=clock,
+            draining=draining,
+        )
+        self._batches = BatchRoom(
+            settings,
+            state,
+            files=self._files.store,
+            jobs=self._jobs,
+            directory=directory,
+            reception=reception,
+            preparer=preparer,
+            clock=clock,
+        )
+        self._responses = ResponseRoom(
+            settings,
+            state=state,
+            jobs=self._jobs.store,
+            kinds=self._jobs.kinds,
+            ends=self._jobs.ends,
+            idempotency=idempotency,
+            reception=reception,
+            preparer=preparer,
+            clock=clock,
+        )
+
+    def routes(self) -> list[BaseRoute]:
+        """What the HTTP door serves."""
+        return [
+            *self._files.routes(),
+            *self._jobs.routes(),
+            *self._batches.routes(),
+            *self._responses.routes(),
+        ]
+
+    def serve(self, server: grpc.aio.Server) -> None:
+        """Adds the services."""
+        self._jobs.serve(server)
+
+    def start(self) -> None:
+        """Starts what runs in the background."""
+        self._files.start()
+        self._responses.start()
+        self._jobs.start()
+        self._batches.start()
+
+    async def stop_jobs(self) -> None:
+        """Gives back the jobs that run; while the services that they need are still there."""
+        await self._jobs.stop()
+
+    async def stop(self) -> None:
+        """Ends everything else; before the state is closed."""
+        await self._batches.stop()
+        await self._responses.stop()
+        await self._files.stop()
