@@ -71,9 +71,7 @@ class Rooms:
         self._responses = ResponseRoom(
             settings,
             state=state,
-            jobs=self._jobs.store,
-            kinds=self._jobs.kinds,
-            ends=self._jobs.ends,
+            jobs=self._jobs,
             idempotency=idempotency,
             reception=reception,
             preparer=preparer,

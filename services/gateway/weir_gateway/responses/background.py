@@ -14,7 +14,7 @@ from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.job import Job, JobState
-from weir_gateway.jobs.store import JobStore
+from weir_gateway.jobs.room import JobRoom
 from weir_gateway.openai.exchange import Exchange
 from weir_gateway.responses.event_stream import EventStream
 from weir_gateway.responses.job_kind import KIND, in_background, job_body, job_id_of
@@ -45,7 +45,7 @@ class Background:
         state: State,
         *,
         store: ResponseStore,
-        jobs: JobStore,
+        jobs: JobRoom,
         keeper: Keeper,
         reception: Reception,
         preparer: Preparer,
@@ -98,7 +98,8 @@ class Background:
             stored = self._keeper.stored(caller.tenant_id, request, response)
             await self._store.add_in(connection, stored)
             await self._store.add_events(connection, caller.tenant_id, request.id, events)
-            await self._jobs.add_many(connection, [job])
+            await self._jobs.store.add_many(connection, [job])
+        self._jobs.wake()
         request_id = (b"x-request-id", new_request_id(self._clock).encode())
         if request.request.stream:
             await self._stream.send(exchange, caller.tenant_id, request.id, -1, [request_id])
@@ -141,7 +142,7 @@ class Background:
 
     async def _end_job(self, stored: StoredResponse) -> None:
         try:
-            await self._jobs.cancel(stored.tenant_id, job_id_of(stored.id))
+            await self._jobs.store.cancel(stored.tenant_id, job_id_of(stored.id))
         except WeirError as error:
             if error.reason is not Reason.JOB_NOT_FOUND:
                 raise
@@ -158,7 +159,7 @@ class Background:
 
     async def _job(self, stored: StoredResponse) -> Job | None:
         try:
-            return await self._jobs.get(stored.tenant_id, job_id_of(stored.id))
+            return await self._jobs.store.get(stored.tenant_id, job_id_of(stored.id))
         except WeirError as error:
             if error.reason is not Reason.JOB_NOT_FOUND:
                 raise

@@ -12,9 +12,7 @@ from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.preparer import Preparer
-from weir_gateway.jobs.ends import JobEnds
-from weir_gateway.jobs.kind import JobKinds
-from weir_gateway.jobs.store import JobStore
+from weir_gateway.jobs.room import JobRoom
 from weir_gateway.responses.background import Background
 from weir_gateway.responses.dialect import ResponsesDialect
 from weir_gateway.responses.endpoint import InputTokensEndpoint, ResponsesEndpoint
@@ -38,7 +36,7 @@ class ResponseRoom:
     Args:
         settings: of the process.
         state: the database, or none.
-        jobs, kinds, ends: where background responses run.
+        jobs: where background responses run.
         tell: queues webhooks.
         idempotency, reception, preparer: see there.
         clock: time.
@@ -49,9 +47,7 @@ class ResponseRoom:
         settings: GatewaySettings,
         *,
         state: State,
-        jobs: JobStore,
-        kinds: JobKinds,
-        ends: JobEnds,
+        jobs: JobRoom,
         tell: Tell | None = None,
         idempotency: HttpIdempotency,
         reception: Reception,
@@ -61,8 +57,8 @@ class ResponseRoom:
         self._state = state
         self._clock = clock
         self._store = store = ResponseStore(state)
-        kinds.register(KIND, ResponseJobs(state, store, clock))
-        ends.listen(ResponseEnds(store, tell).on_job_end)
+        jobs.kinds.register(KIND, ResponseJobs(state, store, clock))
+        jobs.ends.listen(ResponseEnds(store, tell).on_job_end)
         keeper = Keeper(state, store, clock, retention_s=settings.response_retention_s)
         stream = EventStream(store, ping_s=settings.ping_s)
         background = Background(
