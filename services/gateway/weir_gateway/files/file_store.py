@@ -144,6 +144,11 @@ class FileStore:
             raise _not_found(file_id)
         return _file(row)
 
+    async def is_empty(self, connection: AsyncConnection, file_id: str) -> bool:
+        """Whether nothing was written into a file."""
+        query = select(files.c.size).where(files.c.id == file_id)
+        return not (await connection.execute(query)).scalar()
+
     async def get(self, tenant_id: str, file_id: str) -> File:
         """A file. Raises WeirError(FILE_NOT_FOUND)."""
         async with self._state.reading() as connection:
@@ -178,8 +183,12 @@ class FileStore:
         async with self._state.reading() as connection:
             return [_file(row) for row in (await connection.execute(query)).mappings()]
 
-    async def chunks_of(self, file_id: str, *, first: int = 0) -> AsyncIterator[bytes]:
-        """The content from a chunk on, one at a time; the caller has checked the owner.
+    async def chunks_of(self, file_id: str, *, start: int = 0) -> AsyncIterator[bytes]:
+        """The content, a chunk at a time; the caller has checked the owner.
+
+        Args:
+            file_id: of the file.
+            start: bytes to leave out; of uploaded files, whose chunks are of one size.
 
         Raises:
             WeirError: FILE_NOT_FOUND: it was removed meanwhile.
@@ -189,6 +198,7 @@ class FileStore:
             count = (await connection.execute(query)).scalar_one_or_none()
         if count is None:
             raise _not_found(file_id)
+        first, left_out = divmod(start, CHUNK_BYTES)
         for number in range(first, count):
             async with self._state.reading() as connection:
                 query = select(chunks.c.content).where(
@@ -197,7 +207,7 @@ class FileStore:
                 content = (await connection.execute(query)).scalar_one_or_none()
             if content is None:
                 raise _not_found(file_id)
-            yield content
+            yield content[left_out:] if number == first else content
 
     async def hold(self, connection: AsyncConnection, file_id: str) -> None:
         """Keeps a file from being removed until `let_go`."""
@@ -238,6 +248,7 @@ class FileStore:
         """Lets a file that was not written to its end be swept."""
         unfinished = and_(files.c.id == file_id, files.c.state == FileState.WRITING)
         await self._mark_removed(connection, unfinished)
+        await connection.execute(update(files).where(files.c.id == file_id).values(readers=0))
 
     async def sweep(self) -> int:
         """Removes what has expired and what nobody writes any more; how many files went."""
