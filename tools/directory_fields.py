@@ -15,6 +15,7 @@ _POOLS, _PLACEMENT, _SCHEDULING = (
     "[scheduling](scheduling.md)",
 )
 _BATCHES = "[batches](batches.md)"
+_DEGRADATION = "[degradation](degradation.md)"
 _KV = "[below](#a-tenants-part-of-the-kv-caches)"
 _LIMITS = "[limits](limits.md)"
 _POLICIES = "[policies](../services/scheduler/weir_scheduler/policies/README.md)"
@@ -24,6 +25,7 @@ _PLACES = {
         "max_running_requests": "[below](#fair-shares-of-the-running-slots)",
         "max_queued_requests": _POOLS, "reserve_policy": _LIMITS, "extend_policy": _LIMITS,
         "kv": _KV, "slo": _POOLS, "files": _BATCHES, "batch": _BATCHES,
+        "degradations": _DEGRADATION, "degradation": _DEGRADATION,
     },
     "pools": {
         "scheduler_policy": _SCHEDULING, "policy_parameters": _POLICIES,
@@ -40,12 +42,14 @@ _ABSENT = {
         "max_queued_requests": "the scheduler's `max_queued_requests_per_tenant`",
         "allowed_models": "every model", "require_max_new_tokens": "`false`",
         "reserve_policy": "`full`", "extend_policy": "`stop`", "kv.max_tokens": "no bound",
-        "kv.weight": "1", "kv.share_private": "`false`",
+        "kv.weight": "1", "kv.share_private": "`false`", "kv.normalise_prefix": "`true`",
         "kv.session_ttl_s": "900; 0, or 600 to 1800",
         "slo.ttft_ms": "no target", "slo.itl_ms": "no target", "slo.e2e_ms": "no target",
         "slo.attainment": "0.95", "slo.shed": "`false`", "degradations": "none",
         "files.max_files": "1000", "files.max_bytes": "10000000000",
         "batch.max_enqueued_tokens": "200000000",
+        "degradation.min_new_tokens": "16", "degradation.truncate": "`none`",
+        "degradation.max_wait_ms": "only what the queue refuses",
     },
     "pools": {
         "quantum_tokens": "16384", "tenant": "any", "class": "both", "length": "both",

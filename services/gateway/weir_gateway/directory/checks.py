@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from weir_gateway.directory.degradation_entry import fallback_problem
 from weir_gateway.directory.document import Document, ModelEntry, TenantEntry
 from weir_gateway.directory.entries import LimitEntry, ParameterEntry
 from weir_gateway.directory.owner import Owner, owner_of, owners_of_limits
@@ -46,9 +47,12 @@ def _check_models(document: Document) -> None:
     aliases = [alias for model in document.models for alias in model.aliases]
     _unique(Owner("models", ("models",)), "name or alias", [*names, *aliases])
     pools = {pool.name: pool for pool in document.pools}
+    fallbacks = {model.name: model.fallback_model or "" for model in document.models}
     for model in document.models:
         owner = owner_of("model", model.name)
         if problem := pools_of_model_problem([model.pool, *model.further_pools], pools):
+            raise RuleBroken(owner, problem)
+        if problem := fallback_problem(model.name, fallbacks):
             raise RuleBroken(owner, problem)
         _unique(owner, "version", [version.version for version in model.versions])
         if not any(version.weight for version in model.versions):

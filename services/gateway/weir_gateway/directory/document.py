@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, field_validator
 
+from weir_gateway.directory.degradation_entry import DegradationEntry
 from weir_gateway.directory.entries import (
     Amount,
     Entry,
@@ -53,12 +54,14 @@ class KvEntry(Entry):
     Attributes:
         max_tokens: held at once on one worker; 0: no bound, also where the plan has one.
         session_ttl_s: how long an idle session keeps its KV; 0: not at all.
+        normalise_prefix: whether declared prefixes lose CRs and blanks at the ends of lines.
     """
 
     max_tokens: Amount | None = None
     weight: Annotated[int, Field(ge=1, le=1000)] | None = None
     share_private: bool | None = None
     session_ttl_s: int | None = None
+    normalise_prefix: bool | None = None
 
     @field_validator("session_ttl_s")
     @classmethod
@@ -89,6 +92,7 @@ class PolicyEntry(Entry):
     degradations: tuple[
         Literal["smaller_model", "lower_max_new_tokens", "cheaper_sampling"], ...
     ] = ()
+    degradation: DegradationEntry = DegradationEntry()
 
 
 class PlanEntry(Entry):
@@ -163,6 +167,8 @@ class ModelEntry(Entry):
     # What a drawn version without live worker does.
     version_fallback: Literal["other", "none"] = "other"
     further_pools: tuple[Identifier, ...] = ()
+    # Serves its requests where a policy allows `smaller_model`.
+    fallback_model: ModelName | None = None
     limits: tuple[LimitEntry, ...] = ()
     parameters: ParameterEntry = ParameterEntry()
     price: PriceEntry | None = None

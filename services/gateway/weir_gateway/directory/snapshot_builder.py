@@ -24,6 +24,7 @@ from weir.directory.v1.directory_pb2 import (
     VersionStickiness,
 )
 from weir_gateway.directory.checks import EVERY_MODEL
+from weir_gateway.directory.degradation_entry import to_degradation_policy
 from weir_gateway.directory.document import (
     Document,
     KeyEntry,
@@ -128,6 +129,7 @@ def _policy(entry: PolicyEntry) -> Policy:
         slo=to_targets(entry.slo),
         files=to_file_policy(entry.files),
         batch=to_batch_policy(entry.batch),
+        degradation=to_degradation_policy(entry.degradation),
     )
     if entry.reserve_policy is not None:
         policy.reserve_policy = ReservePolicy.Value(
@@ -148,6 +150,7 @@ def _kv(entry: KvEntry) -> KvPolicy | None:
         weight=entry.weight,
         share_private=entry.share_private,
         session_ttl_ms=ttl_ms,
+        normalise_prefix=entry.normalise_prefix,
     )
 
 
@@ -168,6 +171,7 @@ def _model(entry: ModelEntry) -> Model:
             f"VERSION_FALLBACK_{entry.version_fallback.upper()}"
         ),
         further_pools=entry.further_pools,
+        fallback_model=entry.fallback_model or "",
     )
     if entry.price is not None:
         model.price.CopyFrom(_price(entry.price))

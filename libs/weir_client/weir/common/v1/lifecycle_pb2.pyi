@@ -122,6 +122,7 @@ class LifecycleRecord(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    DEGRADATIONS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     mode: _subject_pb2.DeliveryMode.ValueType
     priority: _builtins.int
@@ -159,6 +160,10 @@ class LifecycleRecord(_message.Message):
     def first_token_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def degradations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was changed instead of refusing, as in `weir.gateway.v1.Accepted`."""
+
     def __init__(
         self,
         *,
@@ -183,10 +188,11 @@ class LifecycleRecord(_message.Message):
         attempts: _builtins.int = ...,
         trace_id: _builtins.str = ...,
         session_id: _builtins.str = ...,
+        degradations: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted_time", b"accepted_time", "end_time", b"end_time", "first_token_time", b"first_token_time", "queue_enter_time", b"queue_enter_time", "start_time", b"start_time", "subject", b"subject", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_time", b"accepted_time", "attempts", b"attempts", "class", b"class", "end_time", b"end_time", "error_reason", b"error_reason", "finish_reason", b"finish_reason", "first_token_time", b"first_token_time", "gpu_id", b"gpu_id", "mode", b"mode", "outcome", b"outcome", "priority", b"priority", "prompt_tokens_estimated", b"prompt_tokens_estimated", "queue_enter_time", b"queue_enter_time", "request_id", b"request_id", "reserved_tokens", b"reserved_tokens", "session_id", b"session_id", "start_time", b"start_time", "subject", b"subject", "trace_id", b"trace_id", "usage", b"usage", "usage_quality", b"usage_quality", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_time", b"accepted_time", "attempts", b"attempts", "class", b"class", "degradations", b"degradations", "end_time", b"end_time", "error_reason", b"error_reason", "finish_reason", b"finish_reason", "first_token_time", b"first_token_time", "gpu_id", b"gpu_id", "mode", b"mode", "outcome", b"outcome", "priority", b"priority", "prompt_tokens_estimated", b"prompt_tokens_estimated", "queue_enter_time", b"queue_enter_time", "request_id", b"request_id", "reserved_tokens", b"reserved_tokens", "session_id", b"session_id", "start_time", b"start_time", "subject", b"subject", "trace_id", b"trace_id", "usage", b"usage", "usage_quality", b"usage_quality", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

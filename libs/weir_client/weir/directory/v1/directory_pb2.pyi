@@ -21,6 +21,28 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Truncation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TruncationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Truncation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TRUNCATION_UNSPECIFIED: _Truncation.ValueType  # 0
+    """As NONE, in a tenant's policy as the plan's."""
+    TRUNCATION_NONE: _Truncation.ValueType  # 1
+    TRUNCATION_HEAD: _Truncation.ValueType  # 2
+    """The oldest turns; leading system messages stay."""
+
+class Truncation(_Truncation, metaclass=_TruncationEnumTypeWrapper):
+    """What may be left out of a conversation."""
+
+TRUNCATION_UNSPECIFIED: Truncation.ValueType  # 0
+"""As NONE, in a tenant's policy as the plan's."""
+TRUNCATION_NONE: Truncation.ValueType  # 1
+TRUNCATION_HEAD: Truncation.ValueType  # 2
+"""The oldest turns; leading system messages stay."""
+Global___Truncation: _TypeAlias = Truncation  # noqa: Y015
+
 class _ReservePolicy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -593,6 +615,7 @@ class Policy(_message.Message):
     SLO_FIELD_NUMBER: _builtins.int
     FILES_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    DEGRADATION_FIELD_NUMBER: _builtins.int
     weight: _builtins.int
     """Relative share in the fair queue, 1 to 1000; 0 means 1."""
     max_priority: _builtins.int
@@ -613,7 +636,9 @@ class Policy(_message.Message):
 
     @_builtins.property
     def degradations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Degradations allowed, in order: `smaller_model`, `lower_max_new_tokens`, `cheaper_sampling`."""
+        """What may be done to a request instead of refusing it: `smaller_model`, `lower_max_new_tokens`
+        and `cheaper_sampling`, tried in this order.
+        """
 
     @_builtins.property
     def kv(self) -> Global___KvPolicy:
@@ -631,6 +656,10 @@ class Policy(_message.Message):
     def batch(self) -> Global___BatchPolicy:
         """Offline work that may wait; each field falls back to the plan's."""
 
+    @_builtins.property
+    def degradation(self) -> Global___DegradationPolicy:
+        """Bounds of `degradations`; each field falls back to the plan's."""
+
     def __init__(
         self,
         *,
@@ -647,14 +676,54 @@ class Policy(_message.Message):
         slo: Global___SloTargets | None = ...,
         files: Global___FilePolicy | None = ...,
         batch: Global___BatchPolicy | None = ...,
+        degradation: Global___DegradationPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "files", b"files", "kv", b"kv", "slo", b"slo"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "degradation", b"degradation", "files", b"files", "kv", b"kv", "slo", b"slo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradation", b"degradation", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Policy: _TypeAlias = Policy  # noqa: Y015
+
+@_typing.final
+class DegradationPolicy(_message.Message):
+    """How far a request may be changed instead of being refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIN_NEW_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    TRUNCATE_FIELD_NUMBER: _builtins.int
+    min_new_tokens: _builtins.int
+    """`lower_max_new_tokens` goes no lower, tokens, 1 or more; absent: 16."""
+    max_wait_ms: _builtins.int
+    """`smaller_model`: time in the queue after which the smaller model is tried beside it,
+    milliseconds, 1 to 600000; absent: only when the queue refuses the request.
+    """
+    truncate: Global___Truncation.ValueType
+    """What of a conversation that is too long for its model may be left out; unspecified: nothing."""
+    def __init__(
+        self,
+        *,
+        min_new_tokens: _builtins.int | None = ...,
+        max_wait_ms: _builtins.int | None = ...,
+        truncate: Global___Truncation.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_wait_ms", b"_max_wait_ms", "_min_new_tokens", b"_min_new_tokens", "max_wait_ms", b"max_wait_ms", "min_new_tokens", b"min_new_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_wait_ms", b"_max_wait_ms", "_min_new_tokens", b"_min_new_tokens", "max_wait_ms", b"max_wait_ms", "min_new_tokens", b"min_new_tokens", "truncate", b"truncate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_wait_ms: _TypeAlias = _typing.Literal["max_wait_ms"]  # noqa: Y015
+    _WhichOneofArgType__max_wait_ms: _TypeAlias = _typing.Literal["_max_wait_ms", b"_max_wait_ms"]  # noqa: Y015
+    _WhichOneofReturnType__min_new_tokens: _TypeAlias = _typing.Literal["min_new_tokens"]  # noqa: Y015
+    _WhichOneofArgType__min_new_tokens: _TypeAlias = _typing.Literal["_min_new_tokens", b"_min_new_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_wait_ms) -> _WhichOneofReturnType__max_wait_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_new_tokens) -> _WhichOneofReturnType__min_new_tokens | None: ...
+
+Global___DegradationPolicy: _TypeAlias = DegradationPolicy  # noqa: Y015
 
 @_typing.final
 class FilePolicy(_message.Message):
@@ -782,6 +851,7 @@ class KvPolicy(_message.Message):
     WEIGHT_FIELD_NUMBER: _builtins.int
     SHARE_PRIVATE_FIELD_NUMBER: _builtins.int
     SESSION_TTL_MS_FIELD_NUMBER: _builtins.int
+    NORMALISE_PREFIX_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Absent or 0: no bound."""
     weight: _builtins.int
@@ -789,6 +859,10 @@ class KvPolicy(_message.Message):
     share_private: _builtins.bool
     session_ttl_ms: _builtins.int
     """0, or 600000 to 1800000; absent: 900000."""
+    normalise_prefix: _builtins.bool
+    """Whether a declared prefix is normalised: CRLF to LF, no blanks at the ends of lines.
+    Absent: true.
+    """
     def __init__(
         self,
         *,
@@ -796,13 +870,16 @@ class KvPolicy(_message.Message):
         weight: _builtins.int | None = ...,
         share_private: _builtins.bool | None = ...,
         session_ttl_ms: _builtins.int | None = ...,
+        normalise_prefix: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_session_ttl_ms", b"_session_ttl_ms", "_share_private", b"_share_private", "_weight", b"_weight", "max_tokens", b"max_tokens", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_normalise_prefix", b"_normalise_prefix", "_session_ttl_ms", b"_session_ttl_ms", "_share_private", b"_share_private", "_weight", b"_weight", "max_tokens", b"max_tokens", "normalise_prefix", b"normalise_prefix", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_session_ttl_ms", b"_session_ttl_ms", "_share_private", b"_share_private", "_weight", b"_weight", "max_tokens", b"max_tokens", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_normalise_prefix", b"_normalise_prefix", "_session_ttl_ms", b"_session_ttl_ms", "_share_private", b"_share_private", "_weight", b"_weight", "max_tokens", b"max_tokens", "normalise_prefix", b"normalise_prefix", "session_ttl_ms", b"session_ttl_ms", "share_private", b"share_private", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__normalise_prefix: _TypeAlias = _typing.Literal["normalise_prefix"]  # noqa: Y015
+    _WhichOneofArgType__normalise_prefix: _TypeAlias = _typing.Literal["_normalise_prefix", b"_normalise_prefix"]  # noqa: Y015
     _WhichOneofReturnType__session_ttl_ms: _TypeAlias = _typing.Literal["session_ttl_ms"]  # noqa: Y015
     _WhichOneofArgType__session_ttl_ms: _TypeAlias = _typing.Literal["_session_ttl_ms", b"_session_ttl_ms"]  # noqa: Y015
     _WhichOneofReturnType__share_private: _TypeAlias = _typing.Literal["share_private"]  # noqa: Y015
@@ -811,6 +888,8 @@ class KvPolicy(_message.Message):
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__normalise_prefix) -> _WhichOneofReturnType__normalise_prefix | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__session_ttl_ms) -> _WhichOneofReturnType__session_ttl_ms | None: ...
     @_typing.overload
@@ -905,6 +984,7 @@ class Model(_message.Message):
     VERSION_STICKINESS_FIELD_NUMBER: _builtins.int
     VERSION_FALLBACK_FIELD_NUMBER: _builtins.int
     FURTHER_POOLS_FIELD_NUMBER: _builtins.int
+    FALLBACK_MODEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     max_context_tokens: _builtins.int
     """Prompt and completion, tokens."""
@@ -914,6 +994,8 @@ class Model(_message.Message):
     """Who keeps the version that was drawn for a request without one; unspecified: its tenant."""
     version_fallback: Global___VersionFallback.ValueType
     """What a drawn version without live worker does; unspecified: OTHER."""
+    fallback_model: _builtins.str
+    """Model that serves its requests where a policy allows `smaller_model`; empty: none."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelVersion]:
         """Versions by weight; a request without version gets one by weight, sticky per tenant."""
@@ -951,10 +1033,11 @@ class Model(_message.Message):
         version_stickiness: Global___VersionStickiness.ValueType = ...,
         version_fallback: Global___VersionFallback.ValueType = ...,
         further_pools: _abc.Iterable[_builtins.str] | None = ...,
+        fallback_model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "parameters", b"parameters", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "further_pools", b"further_pools", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "version_fallback", b"version_fallback", "version_stickiness", b"version_stickiness", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "fallback_model", b"fallback_model", "further_pools", b"further_pools", "limits", b"limits", "max_context_tokens", b"max_context_tokens", "name", b"name", "parameters", b"parameters", "pool", b"pool", "price", b"price", "version_fallback", b"version_fallback", "version_stickiness", b"version_stickiness", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -802,6 +802,296 @@ class DeleteServedModelResponse(_message.Message):
 Global___DeleteServedModelResponse: _TypeAlias = DeleteServedModelResponse  # noqa: Y015
 
 @_typing.final
+class PutPoolRequest(_message.Message):
+    """Puts a pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    expected_version: _builtins.int
+    """Directory version that the change was made from; ABORTED if the object changed since.
+    0: not checked.
+    """
+    @_builtins.property
+    def pool(self) -> _directory_pb2.Pool: ...
+    def __init__(
+        self,
+        *,
+        pool: _directory_pb2.Pool | None = ...,
+        expected_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutPoolRequest: _TypeAlias = PutPoolRequest  # noqa: Y015
+
+@_typing.final
+class PutPoolResponse(_message.Message):
+    """The stored pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    @_builtins.property
+    def pool(self) -> _directory_pb2.Pool: ...
+    def __init__(
+        self,
+        *,
+        pool: _directory_pb2.Pool | None = ...,
+        directory_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutPoolResponse: _TypeAlias = PutPoolResponse  # noqa: Y015
+
+@_typing.final
+class GetPoolRequest(_message.Message):
+    """Names a pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_NAME_FIELD_NUMBER: _builtins.int
+    pool_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        pool_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool_name", b"pool_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPoolRequest: _TypeAlias = GetPoolRequest  # noqa: Y015
+
+@_typing.final
+class GetPoolResponse(_message.Message):
+    """The pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    """Directory version that it was read from, for `expected_version`."""
+    @_builtins.property
+    def pool(self) -> _directory_pb2.Pool: ...
+    def __init__(
+        self,
+        *,
+        pool: _directory_pb2.Pool | None = ...,
+        directory_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "pool", b"pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPoolResponse: _TypeAlias = GetPoolResponse  # noqa: Y015
+
+@_typing.final
+class ListPoolsRequest(_message.Message):
+    """Asks for pools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """1 to 1000, default 100."""
+    page_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPoolsRequest: _TypeAlias = ListPoolsRequest  # noqa: Y015
+
+@_typing.final
+class ListPoolsResponse(_message.Message):
+    """The pools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOLS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def pools(self) -> _containers.RepeatedCompositeFieldContainer[_directory_pb2.Pool]: ...
+    def __init__(
+        self,
+        *,
+        pools: _abc.Iterable[_directory_pb2.Pool] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "pools", b"pools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPoolsResponse: _TypeAlias = ListPoolsResponse  # noqa: Y015
+
+@_typing.final
+class DeletePoolRequest(_message.Message):
+    """Removes a pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_NAME_FIELD_NUMBER: _builtins.int
+    pool_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        pool_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool_name", b"pool_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletePoolRequest: _TypeAlias = DeletePoolRequest  # noqa: Y015
+
+@_typing.final
+class DeletePoolResponse(_message.Message):
+    """Removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    def __init__(
+        self,
+        *,
+        directory_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletePoolResponse: _TypeAlias = DeletePoolResponse  # noqa: Y015
+
+@_typing.final
+class GetClusterLimitsRequest(_message.Message):
+    """Asks for the limits over everybody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetClusterLimitsRequest: _TypeAlias = GetClusterLimitsRequest  # noqa: Y015
+
+@_typing.final
+class GetClusterLimitsResponse(_message.Message):
+    """The limits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    """Directory version that they were read from, for `expected_version`."""
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[_directory_pb2.Limit]: ...
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[_directory_pb2.Limit] | None = ...,
+        directory_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetClusterLimitsResponse: _TypeAlias = GetClusterLimitsResponse  # noqa: Y015
+
+@_typing.final
+class PutClusterLimitsRequest(_message.Message):
+    """Replaces the limits over everybody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    expected_version: _builtins.int
+    """Directory version that the change was made from; ABORTED if one of them changed since.
+    0: not checked.
+    """
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[_directory_pb2.Limit]:
+        """Empty: none."""
+
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[_directory_pb2.Limit] | None = ...,
+        expected_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutClusterLimitsRequest: _TypeAlias = PutClusterLimitsRequest  # noqa: Y015
+
+@_typing.final
+class PutClusterLimitsResponse(_message.Message):
+    """The stored limits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
+    directory_version: _builtins.int
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[_directory_pb2.Limit]: ...
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[_directory_pb2.Limit] | None = ...,
+        directory_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_version", b"directory_version", "limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutClusterLimitsResponse: _TypeAlias = PutClusterLimitsResponse  # noqa: Y015
+
+@_typing.final
 class CreateKeyRequest(_message.Message):
     """Makes a key."""
 

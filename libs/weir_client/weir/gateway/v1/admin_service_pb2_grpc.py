@@ -117,6 +117,36 @@ class AdminServiceStub:
                 request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeleteServedModelRequest.SerializeToString,
                 response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeleteServedModelResponse.FromString,
                 _registered_method=True)
+        self.PutPool = channel.unary_unary(
+                '/weir.gateway.v1.AdminService/PutPool',
+                request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutPoolRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutPoolResponse.FromString,
+                _registered_method=True)
+        self.GetPool = channel.unary_unary(
+                '/weir.gateway.v1.AdminService/GetPool',
+                request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetPoolRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetPoolResponse.FromString,
+                _registered_method=True)
+        self.ListPools = channel.unary_unary(
+                '/weir.gateway.v1.AdminService/ListPools',
+                request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.ListPoolsRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.ListPoolsResponse.FromString,
+                _registered_method=True)
+        self.DeletePool = channel.unary_unary(
+                '/weir.gateway.v1.AdminService/DeletePool',
+                request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeletePoolRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeletePoolResponse.FromString,
+                _registered_method=True)
+        self.GetClusterLimits = channel.unary_unary(
+                '/weir.gateway.v1.AdminService/GetClusterLimits',
+                request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetClusterLimitsRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetClusterLimitsResponse.FromString,
+                _registered_method=True)
+        self.PutClusterLimits = channel.unary_unary(
+                '/weir.gateway.v1.AdminService/PutClusterLimits',
+                request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutClusterLimitsRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutClusterLimitsResponse.FromString,
+                _registered_method=True)
         self.CreateKey = channel.unary_unary(
                 '/weir.gateway.v1.AdminService/CreateKey',
                 request_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.CreateKeyRequest.SerializeToString,
@@ -262,6 +292,48 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutPool(self, request, context):
+        """Creates or replaces by name; `expected_version` guards against lost updates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPool(self, request, context):
+        """Reads one pool.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPools(self, request, context):
+        """Lists pools by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePool(self, request, context):
+        """Removes a pool; refused while a model needs it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetClusterLimits(self, request, context):
+        """Reads the limits over everybody.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutClusterLimits(self, request, context):
+        """Replaces all of them; `expected_version` guards against lost updates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateKey(self, request, context):
         """The secret is in this answer and nowhere else.
         """
@@ -379,6 +451,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteServedModel,
                     request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeleteServedModelRequest.FromString,
                     response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeleteServedModelResponse.SerializeToString,
+            ),
+            'PutPool': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutPool,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutPoolRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutPoolResponse.SerializeToString,
+            ),
+            'GetPool': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPool,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetPoolRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetPoolResponse.SerializeToString,
+            ),
+            'ListPools': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPools,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.ListPoolsRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.ListPoolsResponse.SerializeToString,
+            ),
+            'DeletePool': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePool,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeletePoolRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeletePoolResponse.SerializeToString,
+            ),
+            'GetClusterLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetClusterLimits,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetClusterLimitsRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetClusterLimitsResponse.SerializeToString,
+            ),
+            'PutClusterLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutClusterLimits,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutClusterLimitsRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutClusterLimitsResponse.SerializeToString,
             ),
             'CreateKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateKey,
@@ -841,6 +943,168 @@ class AdminService:
             '/weir.gateway.v1.AdminService/DeleteServedModel',
             weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeleteServedModelRequest.SerializeToString,
             weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeleteServedModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutPool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.AdminService/PutPool',
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutPoolRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutPoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.AdminService/GetPool',
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetPoolRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetPoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.AdminService/ListPools',
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.ListPoolsRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.ListPoolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.AdminService/DeletePool',
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeletePoolRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.DeletePoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetClusterLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.AdminService/GetClusterLimits',
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetClusterLimitsRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.GetClusterLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutClusterLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.AdminService/PutClusterLimits',
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutClusterLimitsRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_admin__service__pb2.PutClusterLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,6 +68,18 @@ class AdminServiceStub:
     """Lists models by name."""
     DeleteServedModel: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteServedModelRequest, _admin_service_pb2.DeleteServedModelResponse]
     """Takes a model out of service; running requests end normally."""
+    PutPool: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PutPoolRequest, _admin_service_pb2.PutPoolResponse]
+    """Creates or replaces by name; `expected_version` guards against lost updates."""
+    GetPool: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetPoolRequest, _admin_service_pb2.GetPoolResponse]
+    """Reads one pool."""
+    ListPools: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPoolsRequest, _admin_service_pb2.ListPoolsResponse]
+    """Lists pools by name."""
+    DeletePool: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeletePoolRequest, _admin_service_pb2.DeletePoolResponse]
+    """Removes a pool; refused while a model needs it."""
+    GetClusterLimits: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetClusterLimitsRequest, _admin_service_pb2.GetClusterLimitsResponse]
+    """Reads the limits over everybody."""
+    PutClusterLimits: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PutClusterLimitsRequest, _admin_service_pb2.PutClusterLimitsResponse]
+    """Replaces all of them; `expected_version` guards against lost updates."""
     CreateKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateKeyRequest, _admin_service_pb2.CreateKeyResponse]
     """The secret is in this answer and nowhere else."""
     ListKeys: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListKeysRequest, _admin_service_pb2.ListKeysResponse]
@@ -119,6 +131,18 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists models by name."""
     DeleteServedModel: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteServedModelRequest, _admin_service_pb2.DeleteServedModelResponse]  # type: ignore[assignment]
     """Takes a model out of service; running requests end normally."""
+    PutPool: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PutPoolRequest, _admin_service_pb2.PutPoolResponse]  # type: ignore[assignment]
+    """Creates or replaces by name; `expected_version` guards against lost updates."""
+    GetPool: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetPoolRequest, _admin_service_pb2.GetPoolResponse]  # type: ignore[assignment]
+    """Reads one pool."""
+    ListPools: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPoolsRequest, _admin_service_pb2.ListPoolsResponse]  # type: ignore[assignment]
+    """Lists pools by name."""
+    DeletePool: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeletePoolRequest, _admin_service_pb2.DeletePoolResponse]  # type: ignore[assignment]
+    """Removes a pool; refused while a model needs it."""
+    GetClusterLimits: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetClusterLimitsRequest, _admin_service_pb2.GetClusterLimitsResponse]  # type: ignore[assignment]
+    """Reads the limits over everybody."""
+    PutClusterLimits: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PutClusterLimitsRequest, _admin_service_pb2.PutClusterLimitsResponse]  # type: ignore[assignment]
+    """Replaces all of them; `expected_version` guards against lost updates."""
     CreateKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateKeyRequest, _admin_service_pb2.CreateKeyResponse]  # type: ignore[assignment]
     """The secret is in this answer and nowhere else."""
     ListKeys: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListKeysRequest, _admin_service_pb2.ListKeysResponse]  # type: ignore[assignment]
@@ -263,6 +287,54 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteServedModelResponse, _abc.Awaitable[_admin_service_pb2.DeleteServedModelResponse]]:
         """Takes a model out of service; running requests end normally."""
+
+    @_abc_1.abstractmethod
+    def PutPool(
+        self,
+        request: _admin_service_pb2.PutPoolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PutPoolResponse, _abc.Awaitable[_admin_service_pb2.PutPoolResponse]]:
+        """Creates or replaces by name; `expected_version` guards against lost updates."""
+
+    @_abc_1.abstractmethod
+    def GetPool(
+        self,
+        request: _admin_service_pb2.GetPoolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetPoolResponse, _abc.Awaitable[_admin_service_pb2.GetPoolResponse]]:
+        """Reads one pool."""
+
+    @_abc_1.abstractmethod
+    def ListPools(
+        self,
+        request: _admin_service_pb2.ListPoolsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListPoolsResponse, _abc.Awaitable[_admin_service_pb2.ListPoolsResponse]]:
+        """Lists pools by name."""
+
+    @_abc_1.abstractmethod
+    def DeletePool(
+        self,
+        request: _admin_service_pb2.DeletePoolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeletePoolResponse, _abc.Awaitable[_admin_service_pb2.DeletePoolResponse]]:
+        """Removes a pool; refused while a model needs it."""
+
+    @_abc_1.abstractmethod
+    def GetClusterLimits(
+        self,
+        request: _admin_service_pb2.GetClusterLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetClusterLimitsResponse, _abc.Awaitable[_admin_service_pb2.GetClusterLimitsResponse]]:
+        """Reads the limits over everybody."""
+
+    @_abc_1.abstractmethod
+    def PutClusterLimits(
+        self,
+        request: _admin_service_pb2.PutClusterLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PutClusterLimitsResponse, _abc.Awaitable[_admin_service_pb2.PutClusterLimitsResponse]]:
+        """Replaces all of them; `expected_version` guards against lost updates."""
 
     @_abc_1.abstractmethod
     def CreateKey(

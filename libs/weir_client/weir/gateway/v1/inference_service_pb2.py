@@ -30,7 +30,7 @@ from weir.common.v1 import usage_pb2 as weir_dot_common_dot_v1_dot_usage__pb2
 from weir.scheduler.v1 import scheduler_service_pb2 as weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'weir/gateway/v1/inference_service.proto\x12\x0fweir.gateway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eweir/common/v1/lifecycle.proto\x1a\x1dweir/common/v1/sampling.proto\x1a\x1cweir/common/v1/subject.proto\x1a\x1aweir/common/v1/usage.proto\x1a)weir/scheduler/v1/scheduler_service.proto\"\xde\x04\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x15\n\rmodel_version\x18\x02 \x01(\t\x12*\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x1a.weir.gateway.v1.ChatInputH\x00\x12\x10\n\x06prompt\x18\x04 \x01(\tH\x00\x12\x32\n\x0btoken_input\x18\x11 \x01(\x0b\x32\x1b.weir.gateway.v1.TokenInputH\x00\x12\x1b\n\x0emax_new_tokens\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x30\n\x08sampling\x18\x07 \x01(\x0b\x32\x1e.weir.common.v1.SamplingParams\x12\x0e\n\x06stream\x18\x08 \x01(\x08\x12\x17\n\x0f\x63onversation_id\x18\t \x01(\t\x12\x12\n\nsession_id\x18\n \x01(\t\x12/\n\x0blatency_sla\x18\x0b \x01(\x0e\x32\x1a.weir.common.v1.LatencySla\x12\x10\n\x08priority\x18\x0c \x01(\x05\x12+\n\x05\x63lass\x18\r \x01(\x0e\x32\x1c.weir.common.v1.RequestClass\x12\x17\n\x0fidempotency_key\x18\x0e \x01(\t\x12 \n\x18shared_prefix_characters\x18\x0f \x01(\x05\x12\x13\n\x0bjson_schema\x18\x10 \x01(\t\x12\r\n\x05regex\x18\x12 \x01(\t\x12\x14\n\x0clark_grammar\x18\x13 \x01(\tB\x07\n\x05inputB\x11\n\x0f_max_new_tokensB\r\n\x0b_max_tokens\"#\n\nTokenInput\x12\x15\n\ttoken_ids\x18\x01 \x03(\x05\x42\x02\x10\x01\"O\n\tChatInput\x12.\n\x08messages\x18\x01 \x03(\x0b\x32\x1c.weir.gateway.v1.ChatMessage\x12\x12\n\ntools_json\x18\x02 \x03(\t\"i\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\x12\x17\n\x0ftool_calls_json\x18\x05 \x01(\t\"\xcf\x01\n\x10GenerateResponse\x12-\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x19.weir.gateway.v1.AcceptedH\x00\x12+\n\x06queued\x18\x02 \x01(\x0b\x32\x19.weir.scheduler.v1.QueuedH\x00\x12\'\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x16.weir.gateway.v1.DeltaH\x00\x12-\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x19.weir.gateway.v1.FinishedH\x00\x42\x07\n\x05\x65vent\"\xda\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x15\n\rmodel_version\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\x03\x12\x16\n\x0emax_new_tokens\x18\x05 \x01(\x03\x12\x17\n\x0freserved_tokens\x18\x06 \x01(\x03\x12\x10\n\x08priority\x18\x07 \x01(\x05\x12\x12\n\nsession_id\x18\x08 \x01(\t\x12\x14\n\x0c\x64\x65gradations\x18\t \x03(\t\x12\x10\n\x08replayed\x18\n \x01(\x08\"\x9f\x01\n\x05\x44\x65lta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\ttoken_ids\x18\x02 \x03(\x05\x42\x02\x10\x01\x12\x0e\n\x06\x63hoice\x18\x03 \x01(\x05\x12,\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1a.weir.gateway.v1.TokenInfo\x12\x33\n\x0fprompt_logprobs\x18\x05 \x03(\x0b\x32\x1a.weir.gateway.v1.TokenInfo\"m\n\tTokenInfo\x12\x10\n\x08token_id\x18\x01 \x01(\x05\x12\r\n\x05token\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\x12.\n\x03top\x18\x04 \x03(\x0b\x32!.weir.gateway.v1.TokenAlternative\"D\n\x10TokenAlternative\x12\x10\n\x08token_id\x18\x01 \x01(\x05\x12\r\n\x05token\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\"\xc5\x01\n\x08\x46inished\x12\x33\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x1c.weir.common.v1.FinishReason\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.weir.common.v1.Usage\x12\x32\n\tlifecycle\x18\x03 \x01(\x0b\x32\x1f.weir.common.v1.LifecycleRecord\x12*\n\x07\x63hoices\x18\x04 \x03(\x0b\x32\x19.weir.common.v1.ChoiceEnd\"\x13\n\x11ListModelsRequest\"@\n\x12ListModelsResponse\x12*\n\x06models\x18\x01 \x03(\x0b\x32\x1a.weir.gateway.v1.ModelInfo\"\xa9\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08versions\x18\x02 \x03(\t\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\x12\x1a\n\x12max_context_tokens\x18\x04 \x01(\x03\x12\x1e\n\x16\x64\x65\x66\x61ult_max_new_tokens\x18\x05 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"g\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12*\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x1a.weir.gateway.v1.ChatInputH\x00\x12\x10\n\x06prompt\x18\x03 \x01(\tH\x00\x42\x07\n\x05input\"E\n\x10TokenizeResponse\x12\x15\n\ttoken_ids\x18\x01 \x03(\x05\x42\x02\x10\x01\x12\x1a\n\x12max_context_tokens\x18\x02 \x01(\x03\"\'\n\x11GetRequestRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"Z\n\x12GetRequestResponse\x12\x32\n\tlifecycle\x18\x01 \x01(\x0b\x32\x1f.weir.common.v1.LifecycleRecord\x12\x10\n\x08terminal\x18\x02 \x01(\x08\x32\xe4\x02\n\x10InferenceService\x12Q\n\x08Generate\x12 .weir.gateway.v1.GenerateRequest\x1a!.weir.gateway.v1.GenerateResponse0\x01\x12U\n\nListModels\x12\".weir.gateway.v1.ListModelsRequest\x1a#.weir.gateway.v1.ListModelsResponse\x12O\n\x08Tokenize\x12 .weir.gateway.v1.TokenizeRequest\x1a!.weir.gateway.v1.TokenizeResponse\x12U\n\nGetRequest\x12\".weir.gateway.v1.GetRequestRequest\x1a#.weir.gateway.v1.GetRequestResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'weir/gateway/v1/inference_service.proto\x12\x0fweir.gateway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eweir/common/v1/lifecycle.proto\x1a\x1dweir/common/v1/sampling.proto\x1a\x1cweir/common/v1/subject.proto\x1a\x1aweir/common/v1/usage.proto\x1a)weir/scheduler/v1/scheduler_service.proto\"\xee\x04\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x15\n\rmodel_version\x18\x02 \x01(\t\x12*\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x1a.weir.gateway.v1.ChatInputH\x00\x12\x10\n\x06prompt\x18\x04 \x01(\tH\x00\x12\x32\n\x0btoken_input\x18\x11 \x01(\x0b\x32\x1b.weir.gateway.v1.TokenInputH\x00\x12\x1b\n\x0emax_new_tokens\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x30\n\x08sampling\x18\x07 \x01(\x0b\x32\x1e.weir.common.v1.SamplingParams\x12\x0e\n\x06stream\x18\x08 \x01(\x08\x12\x17\n\x0f\x63onversation_id\x18\t \x01(\t\x12\x12\n\nsession_id\x18\n \x01(\t\x12/\n\x0blatency_sla\x18\x0b \x01(\x0e\x32\x1a.weir.common.v1.LatencySla\x12\x10\n\x08priority\x18\x0c \x01(\x05\x12+\n\x05\x63lass\x18\r \x01(\x0e\x32\x1c.weir.common.v1.RequestClass\x12\x17\n\x0fidempotency_key\x18\x0e \x01(\t\x12 \n\x18shared_prefix_characters\x18\x0f \x01(\x05\x12\x13\n\x0bjson_schema\x18\x10 \x01(\t\x12\r\n\x05regex\x18\x12 \x01(\t\x12\x14\n\x0clark_grammar\x18\x13 \x01(\t\x12\x0e\n\x06prefix\x18\x14 \x01(\tB\x07\n\x05inputB\x11\n\x0f_max_new_tokensB\r\n\x0b_max_tokens\"#\n\nTokenInput\x12\x15\n\ttoken_ids\x18\x01 \x03(\x05\x42\x02\x10\x01\"O\n\tChatInput\x12.\n\x08messages\x18\x01 \x03(\x0b\x32\x1c.weir.gateway.v1.ChatMessage\x12\x12\n\ntools_json\x18\x02 \x03(\t\"i\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\x12\x17\n\x0ftool_calls_json\x18\x05 \x01(\t\"\xcf\x01\n\x10GenerateResponse\x12-\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x19.weir.gateway.v1.AcceptedH\x00\x12+\n\x06queued\x18\x02 \x01(\x0b\x32\x19.weir.scheduler.v1.QueuedH\x00\x12\'\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x16.weir.gateway.v1.DeltaH\x00\x12-\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x19.weir.gateway.v1.FinishedH\x00\x42\x07\n\x05\x65vent\"\xda\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x15\n\rmodel_version\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\x03\x12\x16\n\x0emax_new_tokens\x18\x05 \x01(\x03\x12\x17\n\x0freserved_tokens\x18\x06 \x01(\x03\x12\x10\n\x08priority\x18\x07 \x01(\x05\x12\x12\n\nsession_id\x18\x08 \x01(\t\x12\x14\n\x0c\x64\x65gradations\x18\t \x03(\t\x12\x10\n\x08replayed\x18\n \x01(\x08\"\x9f\x01\n\x05\x44\x65lta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\ttoken_ids\x18\x02 \x03(\x05\x42\x02\x10\x01\x12\x0e\n\x06\x63hoice\x18\x03 \x01(\x05\x12,\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1a.weir.gateway.v1.TokenInfo\x12\x33\n\x0fprompt_logprobs\x18\x05 \x03(\x0b\x32\x1a.weir.gateway.v1.TokenInfo\"m\n\tTokenInfo\x12\x10\n\x08token_id\x18\x01 \x01(\x05\x12\r\n\x05token\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\x12.\n\x03top\x18\x04 \x03(\x0b\x32!.weir.gateway.v1.TokenAlternative\"D\n\x10TokenAlternative\x12\x10\n\x08token_id\x18\x01 \x01(\x05\x12\r\n\x05token\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\"\xc5\x01\n\x08\x46inished\x12\x33\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x1c.weir.common.v1.FinishReason\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.weir.common.v1.Usage\x12\x32\n\tlifecycle\x18\x03 \x01(\x0b\x32\x1f.weir.common.v1.LifecycleRecord\x12*\n\x07\x63hoices\x18\x04 \x03(\x0b\x32\x19.weir.common.v1.ChoiceEnd\"\x13\n\x11ListModelsRequest\"@\n\x12ListModelsResponse\x12*\n\x06models\x18\x01 \x03(\x0b\x32\x1a.weir.gateway.v1.ModelInfo\"\xa9\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08versions\x18\x02 \x03(\t\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\x12\x1a\n\x12max_context_tokens\x18\x04 \x01(\x03\x12\x1e\n\x16\x64\x65\x66\x61ult_max_new_tokens\x18\x05 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"w\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12*\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x1a.weir.gateway.v1.ChatInputH\x00\x12\x10\n\x06prompt\x18\x03 \x01(\tH\x00\x12\x0e\n\x06prefix\x18\x04 \x01(\tB\x07\n\x05input\"E\n\x10TokenizeResponse\x12\x15\n\ttoken_ids\x18\x01 \x03(\x05\x42\x02\x10\x01\x12\x1a\n\x12max_context_tokens\x18\x02 \x01(\x03\"\'\n\x11GetRequestRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"Z\n\x12GetRequestResponse\x12\x32\n\tlifecycle\x18\x01 \x01(\x0b\x32\x1f.weir.common.v1.LifecycleRecord\x12\x10\n\x08terminal\x18\x02 \x01(\x08\x32\xe4\x02\n\x10InferenceService\x12Q\n\x08Generate\x12 .weir.gateway.v1.GenerateRequest\x1a!.weir.gateway.v1.GenerateResponse0\x01\x12U\n\nListModels\x12\".weir.gateway.v1.ListModelsRequest\x1a#.weir.gateway.v1.ListModelsResponse\x12O\n\x08Tokenize\x12 .weir.gateway.v1.TokenizeRequest\x1a!.weir.gateway.v1.TokenizeResponse\x12U\n\nGetRequest\x12\".weir.gateway.v1.GetRequestRequest\x1a#.weir.gateway.v1.GetRequestResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,39 +44,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOKENIZERESPONSE'].fields_by_name['token_ids']._loaded_options = None
   _globals['_TOKENIZERESPONSE'].fields_by_name['token_ids']._serialized_options = b'\020\001'
   _globals['_GENERATEREQUEST']._serialized_start=258
-  _globals['_GENERATEREQUEST']._serialized_end=864
-  _globals['_TOKENINPUT']._serialized_start=866
-  _globals['_TOKENINPUT']._serialized_end=901
-  _globals['_CHATINPUT']._serialized_start=903
-  _globals['_CHATINPUT']._serialized_end=982
-  _globals['_CHATMESSAGE']._serialized_start=984
-  _globals['_CHATMESSAGE']._serialized_end=1089
-  _globals['_GENERATERESPONSE']._serialized_start=1092
-  _globals['_GENERATERESPONSE']._serialized_end=1299
-  _globals['_ACCEPTED']._serialized_start=1302
-  _globals['_ACCEPTED']._serialized_end=1520
-  _globals['_DELTA']._serialized_start=1523
-  _globals['_DELTA']._serialized_end=1682
-  _globals['_TOKENINFO']._serialized_start=1684
-  _globals['_TOKENINFO']._serialized_end=1793
-  _globals['_TOKENALTERNATIVE']._serialized_start=1795
-  _globals['_TOKENALTERNATIVE']._serialized_end=1863
-  _globals['_FINISHED']._serialized_start=1866
-  _globals['_FINISHED']._serialized_end=2063
-  _globals['_LISTMODELSREQUEST']._serialized_start=2065
-  _globals['_LISTMODELSREQUEST']._serialized_end=2084
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2086
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2150
-  _globals['_MODELINFO']._serialized_start=2153
-  _globals['_MODELINFO']._serialized_end=2322
-  _globals['_TOKENIZEREQUEST']._serialized_start=2324
-  _globals['_TOKENIZEREQUEST']._serialized_end=2427
-  _globals['_TOKENIZERESPONSE']._serialized_start=2429
-  _globals['_TOKENIZERESPONSE']._serialized_end=2498
-  _globals['_GETREQUESTREQUEST']._serialized_start=2500
-  _globals['_GETREQUESTREQUEST']._serialized_end=2539
-  _globals['_GETREQUESTRESPONSE']._serialized_start=2541
-  _globals['_GETREQUESTRESPONSE']._serialized_end=2631
-  _globals['_INFERENCESERVICE']._serialized_start=2634
-  _globals['_INFERENCESERVICE']._serialized_end=2990
+  _globals['_GENERATEREQUEST']._serialized_end=880
+  _globals['_TOKENINPUT']._serialized_start=882
+  _globals['_TOKENINPUT']._serialized_end=917
+  _globals['_CHATINPUT']._serialized_start=919
+  _globals['_CHATINPUT']._serialized_end=998
+  _globals['_CHATMESSAGE']._serialized_start=1000
+  _globals['_CHATMESSAGE']._serialized_end=1105
+  _globals['_GENERATERESPONSE']._serialized_start=1108
+  _globals['_GENERATERESPONSE']._serialized_end=1315
+  _globals['_ACCEPTED']._serialized_start=1318
+  _globals['_ACCEPTED']._serialized_end=1536
+  _globals['_DELTA']._serialized_start=1539
+  _globals['_DELTA']._serialized_end=1698
+  _globals['_TOKENINFO']._serialized_start=1700
+  _globals['_TOKENINFO']._serialized_end=1809
+  _globals['_TOKENALTERNATIVE']._serialized_start=1811
+  _globals['_TOKENALTERNATIVE']._serialized_end=1879
+  _globals['_FINISHED']._serialized_start=1882
+  _globals['_FINISHED']._serialized_end=2079
+  _globals['_LISTMODELSREQUEST']._serialized_start=2081
+  _globals['_LISTMODELSREQUEST']._serialized_end=2100
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2102
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2166
+  _globals['_MODELINFO']._serialized_start=2169
+  _globals['_MODELINFO']._serialized_end=2338
+  _globals['_TOKENIZEREQUEST']._serialized_start=2340
+  _globals['_TOKENIZEREQUEST']._serialized_end=2459
+  _globals['_TOKENIZERESPONSE']._serialized_start=2461
+  _globals['_TOKENIZERESPONSE']._serialized_end=2530
+  _globals['_GETREQUESTREQUEST']._serialized_start=2532
+  _globals['_GETREQUESTREQUEST']._serialized_end=2571
+  _globals['_GETREQUESTRESPONSE']._serialized_start=2573
+  _globals['_GETREQUESTRESPONSE']._serialized_end=2663
+  _globals['_INFERENCESERVICE']._serialized_start=2666
+  _globals['_INFERENCESERVICE']._serialized_end=3022
 # @@protoc_insertion_point(module_scope)

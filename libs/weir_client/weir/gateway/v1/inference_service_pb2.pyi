@@ -49,6 +49,7 @@ class GenerateRequest(_message.Message):
     JSON_SCHEMA_FIELD_NUMBER: _builtins.int
     REGEX_FIELD_NUMBER: _builtins.int
     LARK_GRAMMAR_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Name or alias."""
     model_version: _builtins.str
@@ -78,6 +79,10 @@ class GenerateRequest(_message.Message):
     """Regular expression that the whole answer must match."""
     lark_grammar: _builtins.str
     """Lark grammar, with a rule `start`, that the answer must follow."""
+    prefix: _builtins.str
+    """`name` for the newest version, or `name@version`, of a prefix made by PutPrefix: it stands
+    before the input.
+    """
     @_builtins.property
     def chat(self) -> Global___ChatInput:
         """Rendered with the model's chat template."""
@@ -109,10 +114,11 @@ class GenerateRequest(_message.Message):
         json_schema: _builtins.str = ...,
         regex: _builtins.str = ...,
         lark_grammar: _builtins.str = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "input", b"input", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "prompt", b"prompt", "sampling", b"sampling", "token_input", b"token_input"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "class", b"class", "conversation_id", b"conversation_id", "idempotency_key", b"idempotency_key", "input", b"input", "json_schema", b"json_schema", "lark_grammar", b"lark_grammar", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "model", b"model", "model_version", b"model_version", "priority", b"priority", "prompt", b"prompt", "regex", b"regex", "sampling", b"sampling", "session_id", b"session_id", "shared_prefix_characters", b"shared_prefix_characters", "stream", b"stream", "token_input", b"token_input"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens", "_max_tokens", b"_max_tokens", "chat", b"chat", "class", b"class", "conversation_id", b"conversation_id", "idempotency_key", b"idempotency_key", "input", b"input", "json_schema", b"json_schema", "lark_grammar", b"lark_grammar", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "max_tokens", b"max_tokens", "model", b"model", "model_version", b"model_version", "prefix", b"prefix", "priority", b"priority", "prompt", b"prompt", "regex", b"regex", "sampling", b"sampling", "session_id", b"session_id", "shared_prefix_characters", b"shared_prefix_characters", "stream", b"stream", "token_input", b"token_input"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_new_tokens: _TypeAlias = _typing.Literal["max_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
@@ -291,7 +297,7 @@ class Accepted(_message.Message):
     """Answer of an earlier request with this idempotency key."""
     @_builtins.property
     def degradations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What was changed instead of refusing; empty if nothing."""
+        """What was changed instead of refusing, such as `smaller_model=tiny`; empty if nothing."""
 
     def __init__(
         self,
@@ -543,8 +549,11 @@ class TokenizeRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     CHAT_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     prompt: _builtins.str
+    prefix: _builtins.str
+    """As in GenerateRequest."""
     @_builtins.property
     def chat(self) -> Global___ChatInput: ...
     def __init__(
@@ -553,10 +562,11 @@ class TokenizeRequest(_message.Message):
         model: _builtins.str = ...,
         chat: Global___ChatInput | None = ...,
         prompt: _builtins.str = ...,
+        prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "input", b"input", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "input", b"input", "model", b"model", "prompt", b"prompt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "input", b"input", "model", b"model", "prefix", b"prefix", "prompt", b"prompt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["chat", "prompt"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from weir.directory.v1.directory_pb2 import (
     ApiKey,
+    DegradationPolicy,
     ExtendPolicy,
     KvPolicy,
     Limit,
@@ -23,6 +24,7 @@ from weir.directory.v1.directory_pb2 import (
     ReservePolicy,
     SloTargets,
     Tenant,
+    Truncation,
     User,
     VersionFallback,
     VersionStickiness,
@@ -39,7 +41,7 @@ _OWN_FORM = frozenset({"model", "alpha_millis", "profiles"})
 
 def tenant_form(tenant: Tenant) -> Form:
     """A tenant without its users and keys, which are objects of their own."""
-    return _filled(
+    return filled(
         id=tenant.id,
         name=tenant.name,
         plan=tenant.plan_id,
@@ -55,12 +57,12 @@ def tenant_form(tenant: Tenant) -> Form:
 
 def user_form(user: User) -> Form:
     """A user without its tenant."""
-    return _filled(id=user.id, name=user.name, limits=_limits(user.limits))
+    return filled(id=user.id, name=user.name, limits=_limits(user.limits))
 
 
 def key_form(key: ApiKey) -> Form:
     """A key without its tenant; hashes alone, never a secret."""
-    form = _filled(
+    form = filled(
         id=key.id,
         user=key.user_id,
         name=key.name,
@@ -76,18 +78,19 @@ def key_form(key: ApiKey) -> Form:
 
 def plan_form(plan: Plan) -> Form:
     """A plan."""
-    return _filled(id=plan.id, limits=_limits(plan.limits), policy=_policy(plan.policy))
+    return filled(id=plan.id, limits=_limits(plan.limits), policy=_policy(plan.policy))
 
 
 def model_form(model: Model) -> Form:
     """A model."""
-    form = _filled(
+    form = filled(
         name=model.name,
         aliases=list(model.aliases),
         pool=model.pool,
-        sticky=_word(VersionStickiness.Name(model.version_stickiness), "VERSION_STICKINESS_"),
-        version_fallback=_word(VersionFallback.Name(model.version_fallback), "VERSION_FALLBACK_"),
+        sticky=word(VersionStickiness.Name(model.version_stickiness), "VERSION_STICKINESS_"),
+        version_fallback=word(VersionFallback.Name(model.version_fallback), "VERSION_FALLBACK_"),
         further_pools=list(model.further_pools),
+        fallback_model=model.fallback_model,
         limits=_limits(model.limits),
         parameters=_parameters(model.parameters),
     )
@@ -118,8 +121,8 @@ def _limits(limits: Iterable[Limit]) -> list[Form]:
 
 
 def _limit(limit: Limit) -> Form:
-    resource = _word(LimitResource.Name(limit.resource), "LIMIT_RESOURCE_")
-    form = _filled(
+    resource = word(LimitResource.Name(limit.resource), "LIMIT_RESOURCE_")
+    form = filled(
         id=limit.id,
         resource=resource,
         window=limit.window,
@@ -143,20 +146,21 @@ def _units(value: int, money: bool) -> int | str:
 
 
 def _policy(policy: Policy) -> Form:
-    return _filled(
+    return filled(
         weight=policy.weight,
         max_priority=policy.max_priority,
         max_running_requests=policy.max_running_requests,
         max_queued_requests=policy.max_queued_requests,
         allowed_models=list(policy.allowed_models),
         require_max_new_tokens=policy.require_max_new_tokens,
-        reserve_policy=_word(ReservePolicy.Name(policy.reserve_policy), "RESERVE_POLICY_"),
-        extend_policy=_word(ExtendPolicy.Name(policy.extend_policy), "EXTEND_POLICY_"),
+        reserve_policy=word(ReservePolicy.Name(policy.reserve_policy), "RESERVE_POLICY_"),
+        extend_policy=word(ExtendPolicy.Name(policy.extend_policy), "EXTEND_POLICY_"),
         degradations=list(policy.degradations),
         kv=_kv(policy.kv),
         slo=_slo(policy.slo),
         files=_present(policy.files, skip=()),
         batch=_present(policy.batch, skip=()),
+        degradation=_degradation(policy.degradation),
     )
 
 
@@ -164,6 +168,13 @@ def _kv(kv: KvPolicy) -> Form:
     form = _present(kv, skip={"session_ttl_ms"})
     if kv.HasField("session_ttl_ms"):
         form["session_ttl_s"] = kv.session_ttl_ms // 1_000
+    return form
+
+
+def _degradation(policy: DegradationPolicy) -> Form:
+    form = _present(policy, skip={"truncate"})
+    if word := word(Truncation.Name(policy.truncate), "TRUNCATION_"):
+        form["truncate"] = word
     return form
 
 
@@ -190,12 +201,13 @@ def _present(message: Message, *, skip: Iterable[str]) -> Form:
     return {field.name: value for field, value in message.ListFields() if field.name not in skip}
 
 
-def _filled(**fields: Any) -> Form:
+def filled(**fields: Any) -> Form:
     """What is neither absent nor empty: the file's defaults stand for the rest."""
     return {name: value for name, value in fields.items() if value not in ("", None, [], {}, 0)}
 
 
-def _word(name: str, prefix: str) -> str:
+def word(name: str, prefix: str) -> str:
+    """The file's word for a value of an enumeration; empty when it is unspecified."""
     word = name.removeprefix(prefix).lower()
     return "" if word == "unspecified" else word
 

@@ -268,7 +268,14 @@ def find(index: DirectoryIndex, kind: Kind, name: str) -> Any:
     if kind is Kind.MODEL:
         model = index.model(name)
         return model if model is not None and model.name == name else None
-    look_up = {Kind.TENANT: index.tenant, Kind.KEY: index.key, Kind.PLAN: index.plan}
+    if kind is Kind.CLUSTER:
+        return index.snapshot
+    look_up = {
+        Kind.TENANT: index.tenant,
+        Kind.KEY: index.key,
+        Kind.PLAN: index.plan,
+        Kind.POOL: index.pool,
+    }
     return look_up[kind](name)
 
 
