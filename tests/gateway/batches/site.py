@@ -12,6 +12,7 @@ from tests.gateway.harness import MODEL, Gateway
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
 
 
 @dataclass

@@ -2,9 +2,12 @@
 
 import openai
 import pytest
+from openai.types.responses import Response
 
-from tests.gateway.batches.site import COMPLETIONS, BatchSite, chat_line, chat_lines
+from tests.gateway.batches.site import COMPLETIONS, RESPONSES, BatchSite, chat_line, chat_lines
+from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, eventually
+from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.subject_pb2 import RequestClass
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -82,6 +85,28 @@ async def test_completions_and_lines_that_fail(site: BatchSite) -> None:
     assert batch.error_file_id is not None
     file = await site.gateway.openai().files.retrieve(batch.error_file_id)
     assert file.expires_at == file.created_at + 3_600
+
+
+async def test_responses(site: BatchSite) -> None:
+    def line(custom_id: str, **body: object) -> dict[str, object]:
+        body = {"model": MODEL, "input": "hi", "max_output_tokens": 2} | body
+        return {"custom_id": custom_id, "method": "POST", "url": RESPONSES, "body": body}
+
+    site.gateway.worker.script = Script(
+        pieces=["he", "llo"], finish=FinishReason.FINISH_REASON_STOP
+    )
+    made = await site.create(
+        [line("a"), line("b", previous_response_id="resp_1"), line("c", instructions="Be short.")],
+        RESPONSES,
+    )
+    batch = await site.ended(made.id, "completed")
+    lines = await site.lines(batch.output_file_id)
+    assert [one["custom_id"] for one in lines] == ["a", "c"]
+    response = Response.model_validate(lines[1]["response"]["body"])
+    assert (response.output_text, response.instructions) == ("hello", "Be short.")
+    assert response.status == "completed"
+    (error,) = await site.lines(batch.error_file_id)
+    assert "previous_response_id" in error["response"]["body"]["error"]["message"]
 
 
 async def test_every_bad_line_is_told_and_nothing_runs(site: BatchSite) -> None:

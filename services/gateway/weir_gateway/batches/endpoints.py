@@ -1,12 +1,13 @@
 """Endpoints that batches may name, and the kinds of jobs that their lines are."""
 
 from weir_core.errors import InvalidField, Reason, WeirError
+from weir_gateway.batches import response_kind
 from weir_gateway.jobs.kind import JobKind, JobKinds
 
 _KINDS = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "completion",
-    "/v1/responses": "response",
+    "/v1/responses": response_kind.KIND,
 }
 _EMBEDDINGS = "/v1/embeddings"
 

@@ -3,6 +3,7 @@
 from starlette.routing import BaseRoute
 
 from weir_core.clock import Clock
+from weir_gateway.batches import response_kind
 from weir_gateway.batches.batch_store import BatchStore
 from weir_gateway.batches.driver import BatchDriver
 from weir_gateway.batches.finalising import Finaliser
@@ -11,6 +12,7 @@ from weir_gateway.batches.lease import BatchLeases
 from weir_gateway.batches.line_cost import LineCost
 from weir_gateway.batches.notices import tell_of_end
 from weir_gateway.batches.pages import BatchPages
+from weir_gateway.batches.response_kind import BatchResponseKind
 from weir_gateway.batches.steps import BatchSteps
 from weir_gateway.batches.validation import Validator
 from weir_gateway.directory.follower import Directory
@@ -49,6 +51,7 @@ class BatchRoom:
         clock: Clock,
     ) -> None:
         self._state = state
+        jobs.kinds.register(response_kind.KIND, BatchResponseKind(clock))
         self._store = BatchStore(state, files, jobs.store, clock)
         max_line = settings.max_body_bytes
         cost = LineCost(directory, preparer)
