@@ -71,6 +71,12 @@ class GatewayMetrics:
         self._unsettled = Counter(
             "weir_gateway_unsettled", "Settlements left to the sweep", registry=registry
         )
+        self.webhook_attempts = Counter(
+            "weir_gateway_webhook_attempts",
+            "Attempts to deliver a webhook, by what came of them",
+            ("outcome",),
+            registry=registry,
+        )
         self.unheard = Gauge(
             "weir_gateway_unheard_calls",
             "Calls to the ratelimiter that are repeated until they are heard",

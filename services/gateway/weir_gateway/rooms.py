@@ -72,6 +72,7 @@ class Rooms:
             settings,
             state=state,
             jobs=self._jobs,
+            tell=self._jobs.tell,
             idempotency=idempotency,
             reception=reception,
             preparer=preparer,

@@ -29,6 +29,7 @@ from weir_gateway.links.limiter import Limiter
 from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
+from weir_gateway.webhooks.room import WebhookRoom
 
 _UPKEEP_S = 5.0
 
@@ -48,6 +49,7 @@ class JobRoom:
         kinds: other rooms register theirs here before `start`.
         store, desk: see there.
         wake: there are new jobs.
+        webhooks: see there; `tell` queues an event.
     """
 
     def __init__(
@@ -102,6 +104,10 @@ class JobRoom:
             draining,
         )
         self.wake = self._runner.wake
+        self.webhooks = WebhookRoom(
+            state, self.ends, metrics, clock, private=settings.webhooks_to_private_addresses
+        )
+        self.tell = self.webhooks.outbox.enqueue
         self._upkeep = JobUpkeep(state, self.ends, clock, retention_ms=retention_ms)
         self._tending: asyncio.Task[None] | None = None
         self.desk = JobDesk(
@@ -118,6 +124,7 @@ class JobRoom:
         """Begins to run jobs, if there is a database to find them in."""
         if self._on:
             self._runner.start()
+            self.webhooks.start()
             self._tending = asyncio.create_task(
                 repeat("job_upkeep", self._tend, lambda: asyncio.sleep(_UPKEEP_S))
             )
@@ -127,6 +134,7 @@ class JobRoom:
         if self._tending is not None:
             await end_task(self._tending)
         await self._runner.stop()
+        await self.webhooks.stop()
 
     def serve(self, server: grpc.aio.Server) -> None:
         """Adds the service."""

@@ -1,4 +1,4 @@
-"""Jobs, and who runs them."""
+"""Jobs, who runs them, and webhooks."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -70,3 +70,43 @@ def upgrade() -> None:
         sa.Column("id", sa.String, primary_key=True),
         sa.Column("until_ms", sa.BigInteger, nullable=False),
     )
+    _create_webhooks()
+
+
+def _create_webhooks() -> None:
+    op.create_table(
+        "webhook_secrets",
+        sa.Column("tenant_id", sa.String, primary_key=True),
+        sa.Column("secret", sa.String, nullable=False),
+        sa.Column("previous", sa.String, nullable=False),
+        sa.Column("previous_until_ms", sa.BigInteger, nullable=False),
+        sa.Column("changed_ms", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "webhook_endpoints",
+        sa.Column("tenant_id", sa.String, primary_key=True),
+        sa.Column("url", sa.String, primary_key=True),
+        sa.Column("registered", sa.Boolean, nullable=False),
+        sa.Column("disabled_ms", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "webhook_messages",
+        sa.Column("id", sa.String, primary_key=True),
+        *(
+            sa.Column(name, sa.String, nullable=False)
+            for name in ("tenant_id", "url", "type", "last_error")
+        ),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in ("created_ms", "due_ms", "delivered_ms", "expires_ms")
+        ),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("last_status", sa.Integer, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+    )
+    for name, columns in (
+        ("webhook_messages_by_turn", ["due_ms"]),
+        ("webhook_messages_by_url", ["tenant_id", "url"]),
+        ("webhook_messages_by_expiry", ["expires_ms"]),
+    ):
+        op.create_index(name, "webhook_messages", columns)

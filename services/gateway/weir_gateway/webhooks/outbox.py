@@ -1,0 +1,211 @@
+"""Webhooks that are to be sent: written down with what they tell, in the same transaction."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir_core.clock import Clock
+from weir_core.ids import new_id
+from weir_gateway.state.state import State
+from weir_gateway.webhooks.message import Message
+from weir_gateway.webhooks.secret_store import SecretStore
+from weir_gateway.webhooks.tables import endpoints, messages
+
+LARGEST = 20_000
+"""Bytes of a payload."""
+
+_LEASE_MS = 60_000
+_KEPT_MS = 3 * 86_400_000
+_ALL_TRIES_MS = 4 * 86_400_000
+
+
+class Outbox:
+    """See the module.
+
+    Args:
+        state: the database.
+        secrets: sign them.
+        clock: wall time.
+    """
+
+    def __init__(self, state: State, secrets: SecretStore, clock: Clock) -> None:
+        self._state = state
+        self._secrets = secrets
+        self._clock = clock
+
+    async def enqueue(
+        self,
+        connection: AsyncConnection,
+        tenant_id: str,
+        type: str,  # noqa: A002 - as the payload calls it
+        data: Mapping[str, Any],
+        url: str = "",
+    ) -> int:
+        """Queues an event in the transaction of `connection`; sent once it is committed.
+
+        Args:
+            connection: of `State.writing`.
+            tenant_id: whose event it is.
+            type: such as `job.completed`.
+            data: what it is about, JSON; no prompt, no answer.
+            url: where to; empty: to the endpoints that the tenant has registered alone.
+
+        Returns:
+            How many were queued: none to a URL that is disabled, each URL once.
+
+        Raises:
+            ValueError: the payload is over `LARGEST`.
+        """
+        known = (
+            await connection.execute(
+                select(endpoints.c.url, endpoints.c.registered, endpoints.c.disabled_ms).where(
+                    endpoints.c.tenant_id == tenant_id
+                )
+            )
+        ).all()
+        disabled = {row.url for row in known if row.disabled_ms}
+        wanted = {row.url for row in known if row.registered} | ({url} if url else set())
+        urls = sorted(wanted - disabled)
+        if not urls:
+            return 0
+        await self._secrets.ensure(connection, tenant_id)
+        rows = [self._row(tenant_id, type, data, one) for one in urls]
+        await connection.execute(messages.insert(), rows)
+        return len(rows)
+
+    async def take_due(self, most: int, busy: Collection[str]) -> Sequence[Message]:
+        """Messages whose time has come, at most `most`; others leave them alone for a while.
+
+        Args:
+            most: of all tenants together.
+            busy: tenants whose messages wait.
+        """
+        now_ms = self._now_ms()
+        is_due = and_(messages.c.due_ms.between(1, now_ms), messages.c.tenant_id.not_in(list(busy)))
+        if not await self._any(is_due):
+            return []
+        due = (
+            select(messages.c.id)
+            .where(is_due)
+            .order_by(messages.c.due_ms)
+            .limit(most)
+            .with_for_update(skip_locked=True)
+        )
+        statement = (
+            update(messages)
+            .where(messages.c.id.in_(due), is_due)
+            .values(due_ms=now_ms + _LEASE_MS, attempts=messages.c.attempts + 1)
+            .returning(
+                messages.c.id,
+                messages.c.tenant_id,
+                messages.c.url,
+                messages.c.body,
+                messages.c.attempts,
+            )
+        )
+        async with self._state.writing() as connection:
+            rows = (await connection.execute(statement)).all()
+            keys = {
+                tenant: await self._secrets.in_force(connection, tenant)
+                for tenant in {row.tenant_id for row in rows}
+            }
+        return [
+            Message(row.id, row.tenant_id, row.url, row.body, row.attempts, keys[row.tenant_id])
+            for row in rows
+        ]
+
+    async def delivered(self, message: Message, status: int) -> None:
+        """The receiver has it."""
+        await self._write(
+            message, {"due_ms": 0, "delivered_ms": self._now_ms(), "last_status": status}
+        )
+
+    async def failed(self, message: Message, status: int, error: str, again_ms: int | None) -> None:
+        """It was not taken; `again_ms` from now it is due again, None: it is given up."""
+        due_ms = 0 if again_ms is None else self._now_ms() + again_ms
+        values = {"due_ms": due_ms, "last_status": status, "last_error": error}
+        await self._write(message, values)
+
+    async def gone(self, message: Message) -> None:
+        """The receiver wants no more: its URL is disabled, and what waits for it is given up."""
+        now_ms = self._now_ms()
+        row = {
+            "tenant_id": message.tenant_id,
+            "url": message.url,
+            "registered": False,
+            "disabled_ms": now_ms,
+        }
+        insert = self._state.insert(endpoints).values(row)
+        async with self._state.writing() as connection:
+            await connection.execute(
+                insert.on_conflict_do_update(
+                    index_elements=[endpoints.c.tenant_id, endpoints.c.url],
+                    set_={"disabled_ms": now_ms},
+                )
+            )
+            await connection.execute(
+                update(messages)
+                .where(
+                    messages.c.tenant_id == message.tenant_id,
+                    messages.c.url == message.url,
+                    messages.c.due_ms > 0,
+                )
+                .values(due_ms=0, last_status=410, last_error="the receiver is gone")
+            )
+
+    async def remove_old(self) -> int:
+        """Removes messages that ended some days ago; how many."""
+        old = messages.c.expires_ms <= self._now_ms()
+        if not await self._any(old):
+            return 0
+        async with self._state.writing() as connection:
+            return (await connection.execute(delete(messages).where(old))).rowcount
+
+    async def _any(self, condition: ColumnElement[bool]) -> bool:
+        """Whether there is such a message: a look that no writer waits for."""
+        async with self._state.reading() as connection:
+            found = await connection.execute(select(messages.c.id).where(condition).limit(1))
+            return found.first() is not None
+
+    async def _write(self, message: Message, values: Mapping[str, Any]) -> None:
+        async with self._state.writing() as connection:
+            await connection.execute(
+                update(messages).where(messages.c.id == message.id).values(**values)
+            )
+
+    def _row(self, tenant_id: str, event: str, data: Mapping[str, Any], url: str) -> dict[str, Any]:
+        now_ms = self._now_ms()
+        message_id = new_id("evt", self._clock)
+        body = orjson.dumps(
+            {
+                "id": message_id,
+                "object": "event",
+                "type": event,
+                "created_at": now_ms // 1_000,
+                "timestamp": datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(),
+                "data": data,
+            }
+        )
+        if len(body) > LARGEST:
+            raise ValueError(f"a webhook of {len(body)} bytes; it may have {LARGEST}")
+        return {
+            "id": message_id,
+            "tenant_id": tenant_id,
+            "url": url,
+            "type": event,
+            "created_ms": now_ms,
+            "attempts": 0,
+            "due_ms": now_ms,
+            "delivered_ms": 0,
+            "last_status": 0,
+            "last_error": "",
+            "expires_ms": now_ms + _ALL_TRIES_MS + _KEPT_MS,
+            "body": body,
+        }
+
+    def _now_ms(self) -> int:
+        return self._clock.now_us() // 1_000
