@@ -31,7 +31,7 @@ help: ## List the targets
 run: $(VENV)/.installed-run ## Start the four services and stream an answer of a real model
 	@exec $(BIN)/python -m weir_cli up $(ARGS)
 
-test: $(VENV)/.installed-dev ## Everything that a change can break (under 15 minutes on 2 cores)
+test: $(VENV)/.installed-dev $(VENV)/.installed-node ## Everything that a change can break (under 15 minutes on 2 cores)
 	$(BIN)/python -m tests.warm_model
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
@@ -82,7 +82,7 @@ bench-engine: $(VENV)/.installed-run ## Measure the engine and its peers; the la
 	$(BIN)/python -m bench.engine $(ARGS)
 
 clean: ## Remove the environment, caches and build output (not the downloaded model)
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) tests/contract/node/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each stamp is written last, so that an interrupted installation is taken up again.
@@ -109,3 +109,8 @@ $(VENV)/.installed-dev: $(PACKAGES) $(VENV)/.installed-torch
 	@echo "Installing Tokenweir and the tools of its tests (minutes the first time)"
 	@$(INSTALL) --editable libs/weir_client --editable '.[worker,sim,dev]'
 	@touch $@ $(VENV)/.installed-run
+
+# OpenAI's SDK for Node, which the contract suite runs.
+$(VENV)/.installed-node: tests/contract/node/package-lock.json $(VENV)/.installed-dev
+	@if $(BIN)/python -m tests.contract.node_sdk; then touch $@; \
+	else echo "note: no OpenAI SDK for Node; the tests that need it are skipped" >&2; fi
