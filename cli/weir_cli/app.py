@@ -9,6 +9,7 @@ import typer
 from weir_cli.commands import (
     admin,
     chat,
+    cluster,
     explain,
     keys,
     ledger,
@@ -45,14 +46,15 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
-app.command("pools")(pools.pools)
 app.command("simulate")(simulate.simulate)
 app.add_typer(admin.app, name="admin")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
 app.add_typer(plans.app, name="plans")
+app.add_typer(pools.app, name="pools")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(tls.app, name="tls")
 app.add_typer(users.app, name="users")

@@ -1,4 +1,4 @@
-"""Tenants, users and plans: what the commands about them call and print."""
+"""Tenants, users, plans, models and pools: what the commands about them call and print."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,14 +8,22 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from weir.directory.v1.directory_pb2 import Plan, Tenant, User
+from weir.directory.v1.directory_pb2 import Limit, Model, Plan, Pool, Tenant, User
 from weir.gateway.v1 import admin_service_pb2 as pb
 from weir_cli.directory_text import Form
 from weir_cli.errors import CommandError
-from weir_gateway.directory.document import Document, PlanEntry, UserEntry
+from weir_gateway.directory.document import (
+    ClusterEntry,
+    Document,
+    ModelEntry,
+    PlanEntry,
+    PoolEntry,
+    UserEntry,
+)
 from weir_gateway.directory.snapshot_builder import build_snapshot
 from weir_gateway.directory.sql.assembly import StoredTenantEntry
-from weir_gateway.directory.sql.entry_form import plan_form, tenant_form, user_form
+from weir_gateway.directory.sql.entry_form import model_form, plan_form, tenant_form, user_form
+from weir_gateway.directory.sql.pool_form import pool_form
 
 Call = Callable[..., Awaitable[Any]]
 _ANY_PLAN = "any"
@@ -85,6 +93,22 @@ def _read_plan(form: Form) -> Plan:
     return build_snapshot(Document(plans=(entry,)), 0).plans[0]
 
 
+def _read_model(form: Form) -> Model:
+    entry = _validated(lambda: ModelEntry.model_validate(form))
+    return build_snapshot(Document(models=(entry,)), 0).models[0]
+
+
+def _read_pool(form: Form) -> Pool:
+    entry = _validated(lambda: PoolEntry.model_validate(form))
+    return build_snapshot(Document(pools=(entry,)), 0).pools[0]
+
+
+def read_cluster_limits(form: Form) -> list[Limit]:
+    """The limits of an entry `cluster` of the directory file. Raises CommandError."""
+    entry = _validated(lambda: ClusterEntry.model_validate(form))
+    return list(build_snapshot(Document(cluster=entry), 0).cluster_limits)
+
+
 def _validated(read: Callable[[], Any]) -> Any:
     try:
         return read()
@@ -124,4 +148,20 @@ PLAN = Noun(
     plan_form,
     _read_plan,
     lambda name: {"plan_id": name},
+)
+MODEL = Noun(
+    "model",
+    "ServedModel",
+    ("name", "aliases", "versions", "max_context", "pool", "limits"),
+    model_form,
+    _read_model,
+    lambda name: {"model_name": name},
+)
+POOL = Noun(
+    "pool",
+    "Pool",
+    ("name", "isolation", "scheduler_policy", "tenant", "class", "length", "profiles"),
+    pool_form,
+    _read_pool,
+    lambda name: {"pool_name": name},
 )

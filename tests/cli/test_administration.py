@@ -126,6 +126,55 @@ def test_users_and_plans_are_put_as_in_the_file(weir: Any, tmp_path: Path) -> No
         weir("users", "get", "bob")
 
 
+def test_models_pools_and_the_clusters_limits_are_put_as_in_the_file(
+    weir: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "entry.yaml"
+    pool = {
+        "name": "long",
+        "length": "long",
+        "scheduler_policy": "priority",
+        "policy_parameters": {"promote_every": 2},
+        "shares": {"interactive": 5},
+        "class": "batch",
+        "shedding": {"curve": "power", "from": 0.25},
+        "placement": {"retry_ratio": 0.5},
+        "preemption": {},
+        "profiles": ["big"],
+        "scaling": {"min_workers": 0, "max_workers": 3, "target_use": 0.7},
+    }
+    file.write_text(yaml.safe_dump(pool))
+    assert weir("pools", "put", "-f", str(file)).startswith("pool long is stored, version ")
+    shown = yaml.safe_load(weir("pools", "get", "long", "-o", "yaml"))
+    assert shown == {**pool, "isolation": "weighted", "fair_queue": "tokens"}
+    file.write_text(weir("pools", "get", "long", "-o", "yaml"))
+    weir("pools", "put", "-f", str(file))
+    assert "long" in weir("pools", "ls")
+    model = yaml.safe_load(weir("models", "served", "get", "tiny", "-o", "yaml"))
+    file.write_text(yaml.safe_dump(model | {"further_pools": ["long"], "pool": "default"}))
+    assert weir("models", "served", "put", "-f", str(file)).startswith("model tiny is stored")
+    with pytest.raises(CommandError, match="the pool 'long' cannot be removed"):
+        weir("pools", "rm", "long")
+    file.write_text(yaml.safe_dump(model))
+    version = int(weir("models", "served", "put", "-f", str(file)).split()[-1])
+    weir("pools", "rm", "long")
+    with pytest.raises(CommandError, match="there is no pool 'long'"):
+        weir("pools", "get", "long")
+    file.write_text("limits: [{resource: tokens, rate: 9M/min}]\n")
+    assert weir("cluster", "limits", "-f", str(file)).startswith("1 limits over everybody")
+    text = weir("cluster", "limits", "-o", "yaml")
+    assert yaml.safe_load(text)["limits"][0]["rate"] == "9000000/60000ms"
+    file.write_text(text)
+    with pytest.raises(CommandError, match="changed in version"):
+        weir("cluster", "limits", "-f", str(file), "--expect-version", str(version))
+    file.write_text("limits: [{resource: tokens, rate: 9M/min, model: none}]\n")
+    with pytest.raises(CommandError, match="there is no model 'none'"):
+        weir("cluster", "limits", "-f", str(file))
+    file.write_text("limits: []\n")
+    weir("cluster", "limits", "-f", str(file))
+    assert json.loads(weir("cluster", "limits", "-o", "json")) == {"limits": []}
+
+
 def test_a_key_is_made_rotated_and_revoked_and_its_secret_is_shown_once(weir: Any) -> None:
     made = weir("keys", "create", "--tenant", "acme", "--user", "alice", "--name", "ci").split()[-1]
     assert is_well_formed(made)

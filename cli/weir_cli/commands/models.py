@@ -1,4 +1,4 @@
-"""`weir models`: the models on this machine."""
+"""`weir models`: the models on this machine, and those that a stack serves."""
 
 import asyncio
 import json
@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from weir_cli.commands.objects import objects_app
+from weir_cli.directory_nouns import MODEL
 from weir_cli.errors import CommandError
 from weir_cli.model_text import details_text, list_text
 from weir_cli.output import Output
@@ -19,6 +21,7 @@ from weir_core.model_folder import ModelFileError, models_home
 from weir_worker.models.summary import models_in
 
 app = typer.Typer(help="Fetch, convert, list and check models.", no_args_is_help=True)
+app.add_typer(objects_app(MODEL, "List, change and remove the models of a stack."), name="served")
 _Output = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 
 

@@ -11,7 +11,7 @@ from weir_cli.directory_text import Format, Printed, print_forms
 
 _PAGE = 1_000
 
-Name = Annotated[str, typer.Argument(help="Its id; of a user TENANT/USER.")]
+Name = Annotated[str, typer.Argument(help="Its id or name; of a user TENANT/USER.")]
 FileOption = Annotated[
     Path,
     typer.Option("-f", "--file", help="YAML or JSON, as an entry of the directory file."),
@@ -27,6 +27,12 @@ Expected = Annotated[
 def objects_app(noun: Noun, about: str) -> typer.Typer:
     """The commands of a kind."""
     app = typer.Typer(help=about, no_args_is_help=True)
+    add_commands(app, noun)
+    return app
+
+
+def add_commands(app: typer.Typer, noun: Noun) -> None:
+    """Adds the commands of a kind to a group."""
 
     @app.command(help=f"List every {noun.name}.")
     def ls(
@@ -57,15 +63,14 @@ def objects_app(noun: Noun, about: str) -> typer.Typer:
         fields = {noun.name: message, "expected_version": expect_version}
         request = noun.request("Put", **fields)
         answer = administer(address, state_dir, lambda stub: _ask(stub, noun, "Put", request))
-        print(f"{noun.name} {message.id} is stored, version {answer.directory_version}")
+        named = getattr(message, "id", "") or message.name
+        print(f"{noun.name} {named} is stored, version {answer.directory_version}")
 
     @app.command(help=f"Remove a {noun.name} with what belongs to it.")
     def rm(name: Name, state_dir: StateDirOption = None, address: Address = "") -> None:
         request = noun.request("Delete", **noun.key(name))
         answer = administer(address, state_dir, lambda stub: _ask(stub, noun, "Delete", request))
         print(f"{noun.name} {name} is removed, version {answer.directory_version}")
-
-    return app
 
 
 async def list_all(stub: Any, noun: Noun) -> list[Any]:

@@ -1,20 +1,24 @@
-"""Puts, reads and removes tenants, users, plans and models."""
+"""Puts, reads and removes tenants, users, plans, models, pools and the cluster's limits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from weir.directory.v1.directory_pb2 import Limit, Snapshot
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_gateway.directory.checks import RuleBroken
 from weir_gateway.directory.publisher import DirectoryPublisher
+from weir_gateway.directory.sql.bootstrap import CLUSTER_ID
 from weir_gateway.directory.sql.entry_form import (
     Form,
+    limit_forms,
     model_form,
     plan_form,
     tenant_form,
     user_form,
 )
+from weir_gateway.directory.sql.pool_form import pool_form
 from weir_gateway.directory.sql.records import Draft, Kind, Record, Sent
 from weir_gateway.directory.sql.source import SqlDirectory, find
 
@@ -23,13 +27,16 @@ _FORMS: dict[Kind, Callable[[Any], Form]] = {
     Kind.USER: user_form,
     Kind.PLAN: plan_form,
     Kind.MODEL: model_form,
+    Kind.POOL: pool_form,
 }
 _KNOBS = {
     Kind.TENANT: "tenant_id",
     Kind.USER: "user_id",
     Kind.PLAN: "plan_id",
     Kind.MODEL: "model_name",
+    Kind.POOL: "pool_name",
 }
+_NAMED = frozenset({Kind.MODEL, Kind.POOL})
 _LONGEST_ID = 128
 
 
@@ -87,6 +94,29 @@ class Objects:
                 raise _in_use(kind, name, error.message) from None
             raise
 
+    async def put_cluster_limits(
+        self, actor: str, limits: Iterable[Limit], expected: int
+    ) -> tuple[list[Limit], int]:
+        """Replaces the limits over everybody; returns them with the directory's version."""
+        try:
+            record = Record(Kind.CLUSTER, CLUSTER_ID, "", {"limits": limit_forms(limits)})
+        except ValueError as error:
+            raise WeirError(Reason.INVALID_FIELD, f"limits: {error}", field="limits") from None
+        message = Snapshot(cluster_limits=limits)
+
+        def edit(draft: Draft) -> None:
+            draft.guard(Kind.CLUSTER, CLUSTER_ID, expected)
+            draft.sent.append(Sent(Kind.CLUSTER, CLUSTER_ID, message))
+            draft.put(record, "put")
+
+        changed = await self._source.change(actor, edit)
+        return list(changed.index.snapshot.cluster_limits), changed.version
+
+    @property
+    def version(self) -> int:
+        """Of the directory that is read."""
+        return self._source.version
+
     @property
     def snapshot(self) -> Any:
         """The present version, to list from."""
@@ -109,9 +139,9 @@ def user_name(tenant_id: str, user_id: str) -> str:
 
 
 def _record(kind: Kind, message: Any) -> Record:
-    name = message.name if kind is Kind.MODEL else message.id
+    name = message.name if kind in _NAMED else message.id
     if not name or len(name) > _LONGEST_ID:
-        field = f"{kind}.{'name' if kind is Kind.MODEL else 'id'}"
+        field = f"{kind}.{'name' if kind in _NAMED else 'id'}"
         raise InvalidField(field, name, f"1 to {_LONGEST_ID} characters")
     try:
         form = _FORMS[kind](message)
@@ -119,6 +149,8 @@ def _record(kind: Kind, message: Any) -> Record:
         raise WeirError(Reason.INVALID_FIELD, f"{kind}: {error}", field=kind) from None
     if kind is Kind.USER:
         return Record(kind, user_name(message.tenant_id, name), message.tenant_id, form)
+    if kind is Kind.POOL:
+        return Record(kind, name, message.tenant_id, form)
     return Record(kind, name, name if kind is Kind.TENANT else "", form)
 
 

@@ -173,8 +173,8 @@ def _kv(kv: KvPolicy) -> Form:
 
 def _degradation(policy: DegradationPolicy) -> Form:
     form = _present(policy, skip={"truncate"})
-    if word := word(Truncation.Name(policy.truncate), "TRUNCATION_"):
-        form["truncate"] = word
+    if how := word(Truncation.Name(policy.truncate), "TRUNCATION_"):
+        form["truncate"] = how
     return form
 
 
