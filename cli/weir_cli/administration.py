@@ -16,6 +16,7 @@ from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
 from weir_cli.errors import CommandError
 from weir_cli.stack.running import Door, running_folder
 from weir_cli.stack.services import GATEWAY
+from weir_cli.stack.stack_tls import tls_of, tls_of_environment
 from weir_cli.stack.state_dir import ADMIN_SECRET_FILE
 from weir_core.errors import Reason
 from weir_core.errors.status import from_rpc_error
@@ -60,7 +61,9 @@ def who() -> tuple[tuple[str, str], ...]:
 
 
 async def _call(door: Door, call: "Callable[[AdminServiceAsyncStub], Awaitable[T]]") -> T:
-    async with open_channel(door.address, name="gateway", token=door.token) as channel:
+    async with open_channel(
+        door.address, name="gateway", token=door.token, tls=door.tls
+    ) as channel:
         try:
             return await call(AdminServiceStub(channel))
         except grpc.aio.AioRpcError as error:
@@ -75,11 +78,11 @@ def _door(address: str, state_dir: Path | None) -> Door:
         secret = os.environ.get(SECRET_VARIABLE, "")
         if not secret:
             raise CommandError(f"--address needs the admin secret; set {SECRET_VARIABLE}")
-        return Door(address, SecretStr(secret))
+        return Door(address, SecretStr(secret), tls_of_environment(services=False))
     folder = state_dir or running_folder(GATEWAY)
     try:
         settings = yaml.safe_load((folder / f"{GATEWAY}.yaml").read_text(encoding="utf-8"))
-        address = str(settings["grpc_address"])
+        address, tls = str(settings["grpc_address"]), tls_of(settings)
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
     try:
@@ -89,4 +92,4 @@ def _door(address: str, state_dir: Path | None) -> Door:
             f"the `weir up` of {folder} serves a directory file; change the file, or start it "
             "with --database"
         ) from None
-    return Door(address, SecretStr(secret))
+    return Door(address, SecretStr(secret), tls.client() if tls is not None else None)

@@ -26,7 +26,9 @@ async def ask(door: Door, call: "Callable[[RateLimiterServiceAsyncStub], Awaitab
     Raises:
         CommandError: what it was refused with, or that nobody answers.
     """
-    async with open_channel(door.address, name="ratelimiter", token=door.token) as channel:
+    async with open_channel(
+        door.address, name="ratelimiter", token=door.token, tls=door.tls
+    ) as channel:
         try:
             return await call(RateLimiterServiceStub(channel))
         except grpc.aio.AioRpcError as error:

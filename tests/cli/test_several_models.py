@@ -1,11 +1,13 @@
-"""`weir up` with several models, a GGUF file, a model without a chat template, an upstream."""
+"""`weir up` with TLS and several models: GGUF, without a chat template, an upstream."""
 
 import asyncio
 import json
+import ssl
+import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     chatty = write_tiny_gguf(folder / "chatty.gguf", seed=2)
     arguments = ["--model", str(plain), "--model", str(chatty)]
     shares = ["--kv-memory", "8MiB", "--kv-memory", "chatty=4MiB"]
-    with RunningStack(folder, *arguments, *shares) as running:
+    tls = ["--tls", str(folder / "tls")]
+    with RunningStack(folder, *arguments, *shares, *tls) as running:
         running.wait_for(SERVING, _START_S)
         yield running
 
@@ -48,8 +51,10 @@ def post(stack: RunningStack, path: str, body: dict[str, Any]) -> dict[str, Any]
             "Content-Type": "application/json",
         },
     )
+    ca = stack.folder / "tls" / "ca.pem"
+    trusting = ssl.create_default_context(cafile=ca) if ca.exists() else None
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=trusting) as answer:
             found: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
         found = json.load(error)
@@ -93,6 +98,45 @@ def test_every_worker_has_its_share_of_memory_and_cores(stack: RunningStack) -> 
         shares[settings["model_name"]] = settings["kv_memory_bytes"]
         assert settings["threads"] >= 1
     assert shares == {"plain": 8 << 20, "chatty": 4 << 20}
+
+
+@pytest.fixture
+def commands(stack: RunningStack) -> Callable[..., str]:
+    """Runs a `weir` command on the stack."""
+
+    def run(*arguments: str) -> str:
+        state = ["--state-dir", str(stack.folder / "state")]
+        result = CliRunner().invoke(app, [*arguments, *state], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return run
+
+
+def test_with_tls_everybody_shows_a_certificate_and_commands_reach_them(
+    stack: RunningStack, commands: Callable[..., str]
+) -> None:
+    assert stack.value("OpenAI base").startswith("https://")
+    for name in ("ratelimiter", "scheduler", "worker-1", "worker-2", "gateway"):
+        settings = yaml.safe_load((stack.folder / "state" / f"{name}.yaml").read_text())
+        assert settings["tls"]["certificate"].endswith(f"{name.split('-')[0]}.pem")
+    assert "worker-2-" in commands("workers", "ls")
+    assert "tokens" in commands("explain", "demo")
+    assert "plain" in commands("ledger", "usage", "--by", "model")
+
+
+def test_with_tls_the_pasted_lines_work(stack: RunningStack) -> None:
+    for begin in ("curl -s --cacert ", f"{sys.executable} - <<"):
+        text = stack.output
+        end = "\nEOF" if "<<" in begin else "\n"
+        start = text.index(begin)
+        command = text[start : text.index(end, start)] + (end if "<<" in begin else "")
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+        assert '"error"' not in done.stdout
 
 
 async def test_another_engine_answers_in_the_place_of_the_workers_own(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from weir_cli.errors import CommandError
 from weir_client import AsyncClient, Message, WeirClientError
+from weir_core.errors.startup import StartupError
+from weir_core.tls.trusted_ca import TrustedCa
 
 _HELP = "Enter: send. Ctrl-C: stop the answer. /reset: forget the conversation. Ctrl-D: leave."
 
@@ -24,6 +27,10 @@ def chat(
     ),
     system: Annotated[str, typer.Option(help="System message.")] = "",
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, tokens.")] = 512,
+    ca: Annotated[
+        Path | None,
+        typer.Option(envvar="WEIR_TLS_CA", dir_okay=False, help="PEM file of the CA: talk by TLS."),
+    ] = None,
 ) -> None:
     """Talk to a model."""
     if not key:
@@ -31,7 +38,7 @@ def chat(
     if "://" in url:
         raise CommandError(f"--url is {url!r}; it must be host:port of the gRPC door")
     with asyncio.Runner() as runner:
-        talk = runner.run(_open(url, key, model, system, max_new_tokens))
+        talk = runner.run(_open(url, key, ca, model, system, max_new_tokens))
         try:
             _converse(runner, talk)
         finally:
@@ -73,8 +80,14 @@ class Talk:
         return f"[{usage.prompt_tokens} tokens in{cached}, {usage.completion_tokens} out]"
 
 
-async def _open(url: str, key: str, model: str, system: str, max_new_tokens: int) -> Talk:
-    client = AsyncClient(url, key)
+async def _open(
+    url: str, key: str, ca: Path | None, model: str, system: str, max_new_tokens: int
+) -> Talk:
+    try:
+        trusted = TrustedCa(ca).channel_credentials() if ca is not None else None
+    except StartupError as error:
+        raise CommandError(f"--ca {error}") from None
+    client = AsyncClient(url, key, credentials=trusted)
     try:
         names = [served.name for served in await client.list_models()]
     except WeirClientError as error:

@@ -167,7 +167,9 @@ def _call(door: Door, call: Callable[[Any], Awaitable[Any]]) -> Any:
 
 @asynccontextmanager
 async def _stub(door: Door) -> AsyncIterator[Any]:
-    async with open_channel(door.address, name="ratelimiter", token=door.token) as channel:
+    async with open_channel(
+        door.address, name="ratelimiter", token=door.token, tls=door.tls
+    ) as channel:
         try:
             yield LedgerServiceStub(channel)
         except grpc.aio.AioRpcError as error:

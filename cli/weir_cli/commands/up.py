@@ -105,6 +105,14 @@ def up(
             "(docs/high-availability.md).",
         ),
     ] = 1,
+    tls: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder of `weir tls init`, made if it holds no CA: TLS for clients, and between "
+            "the services (docs/security.md).",
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="End after the first answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures alone.")] = False,
 ) -> None:
@@ -126,6 +134,7 @@ def up(
         schedulers=schedulers,
         database=database,
         api_key=os.environ.get("WEIR_API_KEY", ""),
+        tls=tls,
     )
     stack = LocalStack(options, _write_nothing if quiet else _write, warn=_warn)
     asyncio.run(_run(stack, once))

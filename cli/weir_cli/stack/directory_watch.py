@@ -3,14 +3,13 @@
 import asyncio
 import http.client
 import re
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from weir_cli.stack.gateway_http import get
 from weir_gateway.directory.file import DirectoryFileError, read_document
 
 _REFUSED = re.compile(r"^weir_gateway_directory_refused_total (\S+)$", re.MULTILINE)
-_CALL_S = 2.0
 _PAUSE_S = 2.0
 
 
@@ -21,6 +20,7 @@ class DirectoryWatch:
         file: the directory file.
         gateway: gives the `host:port` of its HTTP server as it runs now.
         warn: gets one line for each refusal that is seen.
+        ca: see `get`.
     """
 
     def __init__(
@@ -29,11 +29,13 @@ class DirectoryWatch:
         gateway: Callable[[], str],
         warn: Callable[[str], None],
         *,
+        ca: Path | None = None,
         pause_s: float = _PAUSE_S,
     ) -> None:
         self._file = file
         self._gateway = gateway
         self._warn = warn
+        self._ca = ca
         self._pause_s = pause_s
 
     async def run(self) -> None:
@@ -51,9 +53,7 @@ class DirectoryWatch:
     def _count(self) -> int | None:
         """Refusals since the gateway's start; None when it does not say."""
         try:
-            url = f"http://{self._gateway()}/metrics"
-            with urllib.request.urlopen(url, timeout=_CALL_S) as answer:
-                told = _REFUSED.search(answer.read().decode())
+            told = _REFUSED.search(get(self._gateway(), "/metrics", self._ca).decode())
         except (OSError, KeyError, http.client.HTTPException):
             return None
         return int(float(told[1])) if told else None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from weir_cli.errors import CommandError
 from weir_cli.stack.welcome import Welcome
 from weir_client import AsyncClient, RetryPolicy, WeirClientError
+from weir_core.tls.trusted_ca import TrustedCa
 
 QUESTION = "Write one sentence about rivers."
 _MAX_NEW_TOKENS = 48
@@ -21,7 +22,10 @@ async def first_answer(stack: Welcome, write: Callable[[str], None]) -> None:
     """
     began, first_after_s = time.monotonic(), 0.0
     write(f"\n> {QUESTION}\n\n")
-    async with AsyncClient(stack.grpc, stack.key, retry=RetryPolicy(attempts=10)) as client:
+    trusted = TrustedCa(stack.ca).channel_credentials() if stack.ca else None
+    async with AsyncClient(
+        stack.grpc, stack.key, credentials=trusted, retry=RetryPolicy(attempts=10)
+    ) as client:
         answer = client.generate(
             stack.model,
             messages=[{"role": "user", "content": QUESTION}] if stack.has_template else None,

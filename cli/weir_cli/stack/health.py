@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import re
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,24 +15,32 @@ from pydantic import SecretStr
 
 from weir.scheduler.v1.scheduler_service_pb2 import ListWorkersRequest
 from weir_cli.errors import CommandError
+from weir_cli.stack.gateway_http import get
 from weir_cli.stack.running import Door
 from weir_cli.stack.scheduler_door import scheduler_stub
+from weir_cli.stack.services import GATEWAY
+from weir_cli.stack.stack_tls import StackTls
+from weir_core.rpc.channel import ChannelTls, open_channel
 
 _CALL_S = 2.0
 _PAUSE_S = 0.05
 
 
-async def wait_serving(addresses: Mapping[str, str], deadline_s: float) -> None:
+async def wait_serving(
+    addresses: Mapping[str, str], deadline_s: float, tls: StackTls | None = None
+) -> None:
     """Returns when every server reports SERVING (`grpc.health.v1`).
 
     Args:
         addresses: `host:port` by name of the service.
         deadline_s: seconds for all together.
+        tls: of the stack.
 
     Raises CommandError naming those that do not.
     """
     waits = {
-        name: asyncio.create_task(_until_serving(address)) for name, address in addresses.items()
+        name: asyncio.create_task(_until_serving(name, address, tls))
+        for name, address in addresses.items()
     }
     _, late = await asyncio.wait(waits.values(), timeout=deadline_s)
     for wait in late:
@@ -41,27 +50,28 @@ async def wait_serving(addresses: Mapping[str, str], deadline_s: float) -> None:
         raise CommandError(f"{names}: not serving {deadline_s:.0f} s after it was started")
 
 
-async def wait_ready(http: str, deadline_s: float) -> None:
+async def wait_ready(http: str, deadline_s: float, ca: Path | None = None) -> None:
     """Returns when the gateway says that it can serve.
 
     Args:
         http: `host:port` of its HTTP server.
         deadline_s: seconds.
+        ca: see `get`.
 
     Raises CommandError with its reason when it does not.
     """
     ends_at = time.monotonic() + deadline_s
-    while why := await asyncio.to_thread(_not_ready, f"http://{http}/healthz/ready"):
+    while why := await asyncio.to_thread(_not_ready, http, ca):
         if time.monotonic() > ends_at:
             raise CommandError(f"gateway: not ready after {deadline_s:.0f} s: {why}")
         await asyncio.sleep(_PAUSE_S)
 
 
-def _not_ready(url: str) -> str:
+def _not_ready(http: str, ca: Path | None) -> str:
     """Why not, empty when it is."""
     try:
-        with urllib.request.urlopen(url, timeout=_CALL_S):  # noqa: S310 - http, on this machine
-            return ""
+        get(http, "/healthz/ready", ca)
+        return ""
     except urllib.error.HTTPError as error:
         return str(json.loads(error.read() or b"{}").get("reason", error))
     except OSError as error:
@@ -69,15 +79,20 @@ def _not_ready(url: str) -> str:
 
 
 async def wait_workers(
-    scheduler: str, secret: str, names: Iterable[str], deadline_s: float
+    scheduler: str,
+    secret: str,
+    names: Iterable[str],
+    deadline_s: float,
+    tls: StackTls | None = None,
 ) -> None:
     """Returns when the scheduler knows every worker as ready. Raises CommandError if it is late.
 
     Args:
         scheduler: its address; of several, separated by commas, the active one is asked.
+        tls: of the stack.
     """
     missing = set(names)
-    door = Door(scheduler, SecretStr(secret))
+    door = Door(scheduler, SecretStr(secret), tls.operator() if tls is not None else None)
     try:
         async with asyncio.timeout(deadline_s), scheduler_stub(door, deadline_s) as stub:
             while missing:
@@ -91,20 +106,20 @@ async def wait_workers(
         ) from None
 
 
-async def knows_key(http: str, key: str) -> bool:
+async def knows_key(http: str, key: str, ca: Path | None = None) -> bool:
     """Whether the gateway lets an API key in; an empty one it does not.
 
     Args:
         http: `host:port` of its HTTP server, which is ready.
+        ca: see `get`.
     """
-    return bool(key) and await asyncio.to_thread(_is_let_in, f"http://{http}/v1/models", key)
+    return bool(key) and await asyncio.to_thread(_is_let_in, http, key, ca)
 
 
-def _is_let_in(url: str, key: str) -> bool:
-    request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"})  # noqa: S310
+def _is_let_in(http: str, key: str, ca: Path | None) -> bool:
     try:
-        with urllib.request.urlopen(request, timeout=_CALL_S):  # noqa: S310 - ours
-            return True
+        get(http, "/v1/models", ca, {"authorization": f"Bearer {key}"})
+        return True
     except urllib.error.HTTPError:
         return False
     except OSError:
@@ -116,8 +131,12 @@ def _named(name: str, worker_ids: Iterable[str]) -> bool:
     return any(worker_id == name or worker_id.startswith(f"{name}-") for worker_id in worker_ids)
 
 
-async def _until_serving(address: str) -> None:
-    async with grpc.aio.insecure_channel(address) as channel:
+async def _until_serving(name: str, address: str, tls: StackTls | None) -> None:
+    peer: ChannelTls | None = None
+    if tls is not None:
+        peer = tls.client() if name == GATEWAY else tls.operator()
+    service = re.sub(r"-\d+$", "", name)
+    async with open_channel(address, name=service, tls=peer) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its type stub lacks the methods
         while True:
             try:

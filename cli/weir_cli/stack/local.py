@@ -2,22 +2,21 @@
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from weir_cli.errors import CommandError
-from weir_cli.stack.child import ChildSpec, StartFailed
+from weir_cli.stack.child import ChildSpec
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.directory_watch import DirectoryWatch
 from weir_cli.stack.elasticity import Elasticity, elasticity_of
 from weir_cli.stack.first_answer import first_answer
+from weir_cli.stack.first_start import start_all
 from weir_cli.stack.fleet_look import SchedulerOrders
 from weir_cli.stack.health import knows_key, wait_ready, wait_serving, wait_workers
+from weir_cli.stack.options import StackOptions
 from weir_cli.stack.own_directory import check_own_directory, versions_without_worker
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.running import Door
@@ -29,47 +28,17 @@ from weir_cli.stack.services import (
     scheduler_names,
     wanted_ports,
 )
+from weir_cli.stack.stack_tls import StackTls
 from weir_cli.stack.state_dir import StateDir, new_run_folder
 from weir_cli.stack.supervisor import Supervisor
 from weir_cli.stack.welcome import Welcome
-from weir_cli.stack.worker_plan import VERSION, Upstream, WorkerPlan, plan_workers
-from weir_cli.stack.worker_range import WorkerRange
+from weir_cli.stack.worker_plan import VERSION, WorkerPlan, plan_workers
 from weir_gateway.keys import generate_key
 
 _HEALTH_DEADLINE_S = 60.0
-_TAKEN = "Address already in use"
 
 
-@dataclass(frozen=True, slots=True)
-class StackOptions:
-    """What the user asked for; see `weir up --help`.
-
-    Attributes:
-        workers: of each model.
-        most_workers: up to so many, as the load asks for; 0: no more than `workers`.
-        schedulers: of which one is active.
-    """
-
-    workers: int = 1
-    most_workers: int = 0
-    schedulers: int = 1
-    port: int | None = None
-    models: tuple[str, ...] = ()
-    kv_memory: tuple[str, ...] = ()
-    upstream_url: str = ""
-    upstream_model: str = ""
-    null: bool = False
-    directory: Path | None = None
-    state_dir: Path | None = None
-    otlp: str = ""
-    store: str = ""
-    database: str = ""
-    api_key: str = ""
-
-    @property
-    def worker_range(self) -> WorkerRange:
-        """How many workers each model may have."""
-        return WorkerRange(self.workers, max(self.workers, self.most_workers))
+__all__ = ["LocalStack", "StackOptions"]
 
 
 class LocalStack:
@@ -93,6 +62,7 @@ class LocalStack:
         self._workers: list[WorkerPlan] = []
         self._plan: StackPlan | None = None
         self._welcome: Welcome | None = None
+        self._tls: StackTls | None = None
 
     @property
     def welcome(self) -> Welcome:
@@ -126,7 +96,8 @@ class LocalStack:
         began = time.monotonic()
         options = self._options
         state = self._state = StateDir(options.state_dir or new_run_folder())
-        upstream = _upstream(options)
+        self._tls = StackTls(options.tls) if options.tls else None
+        upstream = options.upstream()
         models = await choose_models(
             options.models, options.null, self._say, weights=upstream is None
         )
@@ -149,13 +120,16 @@ class LocalStack:
             options.worker_range,
             options.schedulers,
             options.database,
+            self._tls,
         )
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)
-        await _start(supervisor)
+        await start_all(supervisor)
         await self._wait_healthy(supervisor, state.cluster_secret())
         self._say(f"All healthy after {time.monotonic() - began:.1f} s")
-        if options.database and not await knows_key(supervisor.child(GATEWAY).ready["http"], key):
+        if options.database and not await knows_key(
+            supervisor.child(GATEWAY).ready["http"], key, self._ca
+        ):
             # The database was filled before: whoever has a key of it has it.
             key = ""
         self._welcome = self._make_welcome(supervisor, models, key, state)
@@ -191,7 +165,10 @@ class LocalStack:
         if supervisor is None or directory is None:
             raise RuntimeError("keep_up() before start()")
         watch = DirectoryWatch(
-            directory, lambda: supervisor.child(GATEWAY).ready["http"], self._warn
+            directory,
+            lambda: supervisor.child(GATEWAY).ready["http"],
+            self._warn,
+            ca=self._ca,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(supervisor.keep_up())
@@ -217,7 +194,12 @@ class LocalStack:
     def _choose_ports(self) -> dict[str, Port]:
         asked = self._options.port
         first = DEFAULT_PORT if asked is None else asked
-        wanted = wanted_ports(first, len(self._first_workers), self._options.schedulers)
+        wanted = wanted_ports(
+            first,
+            len(self._first_workers),
+            self._options.schedulers,
+            internal=self._tls is not None,
+        )
         ports = choose_ports(wanted, required="gateway http" if asked else "")
         for port in ports.values():
             if port.wanted not in {0, port.number}:
@@ -244,10 +226,10 @@ class LocalStack:
         workers = self._first_workers
         names = [RATELIMITER, *self._schedulers, GATEWAY, *workers]
         addresses = {name: supervisor.child(name).ready["grpc"] for name in names}
-        await wait_serving(addresses, _HEALTH_DEADLINE_S)
+        await wait_serving(addresses, _HEALTH_DEADLINE_S, self._tls)
         schedulers = self._scheduler_addresses(supervisor)
-        await wait_workers(schedulers, secret, workers, _HEALTH_DEADLINE_S)
-        await wait_ready(supervisor.child(GATEWAY).ready["http"], _HEALTH_DEADLINE_S)
+        await wait_workers(schedulers, secret, workers, _HEALTH_DEADLINE_S, self._tls)
+        await wait_ready(supervisor.child(GATEWAY).ready["http"], _HEALTH_DEADLINE_S, self._ca)
 
     def _make_welcome(
         self, supervisor: Supervisor, models: Sequence[ServedModel], key: str, state: StateDir
@@ -266,7 +248,13 @@ class LocalStack:
             new_key=bool(key) and self._options.directory is None,
             state=state.path,
             metrics=metrics,
+            ca=self._ca,
         )
+
+    @property
+    def _ca(self) -> Path | None:
+        """What clients must trust; None: everything is plain."""
+        return self._tls.ca if self._tls is not None else None
 
     @property
     def _first_workers(self) -> list[str]:
@@ -286,7 +274,9 @@ class LocalStack:
         state, plan = self._state, self._plan
         if state is None or plan is None:
             raise RuntimeError("keep_up() before start()")
-        door = Door(self._scheduler_addresses(supervisor), SecretStr(state.cluster_secret()))
+        operator = self._tls.operator() if self._tls is not None else None
+        secret = SecretStr(state.cluster_secret())
+        door = Door(self._scheduler_addresses(supervisor), secret, operator)
         specs: dict[str, dict[str, ChildSpec]] = {}
         for worker in self._workers:
             specs.setdefault(worker.model.name, {})[worker.name] = plan.worker_spec(state, worker)
@@ -296,30 +286,3 @@ class LocalStack:
 
     def _say(self, line: str) -> None:
         self._write(f"{line}\n")
-
-
-def _upstream(options: StackOptions) -> Upstream | None:
-    if not options.upstream_url:
-        if options.upstream_model:
-            raise CommandError("--upstream-model needs --upstream-url")
-        return None
-    if len(options.models) != 1:
-        raise CommandError(
-            "--upstream-url needs one --model FOLDER, with tokenizer.json and config.json of the "
-            "model that is served there; no weights are read"
-        )
-    if not options.upstream_model:
-        raise CommandError("--upstream-url needs --upstream-model, the model's name there")
-    return Upstream(options.upstream_url, options.upstream_model)
-
-
-async def _start(supervisor: Supervisor) -> None:
-    """Starts all; a port that was free when it was chosen can be taken by now."""
-    try:
-        await supervisor.start()
-    except StartFailed as error:
-        if _TAKEN not in str(error):
-            raise
-        # The service names its own setting, which is not one of `weir up`.
-        what = re.sub(r"; change \w+", "", str(error))
-        raise StartFailed(f"{what}; try again, or choose another --port") from None

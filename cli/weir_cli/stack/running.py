@@ -9,17 +9,20 @@ from pydantic import SecretStr
 
 from weir_cli.errors import CommandError
 from weir_cli.stack.services import GATEWAY, RATELIMITER, SCHEDULER
+from weir_cli.stack.stack_tls import tls_of, tls_of_environment
 from weir_cli.stack.state_dir import running_folders
+from weir_core.rpc.channel import ChannelTls
 
 TOKEN_VARIABLE = "WEIR_CLUSTER_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """`host:port` of a service, and the secret that it asks for."""
+    """`host:port` of a service, the secret that it asks for, and TLS if it is reached by it."""
 
     address: str
     token: SecretStr
+    tls: ChannelTls | None = None
 
 
 def ratelimiter_door(address: str, state_dir: Path | None) -> Door:
@@ -34,7 +37,7 @@ def scheduler_door(address: str, state_dir: Path | None) -> Door:
         return door
     folder = state_dir or running_folder(SCHEDULER)
     gateway = yaml.safe_load((folder / f"{GATEWAY}.yaml").read_text(encoding="utf-8"))
-    return Door(str(gateway["scheduler_address"]), door.token)
+    return Door(str(gateway["scheduler_address"]), door.token, door.tls)
 
 
 def service_door(service: str, address: str, state_dir: Path | None) -> Door:
@@ -52,12 +55,14 @@ def service_door(service: str, address: str, state_dir: Path | None) -> Door:
     if address:
         if not secret:
             raise CommandError(f"--address needs the cluster secret; set {TOKEN_VARIABLE}")
-        return Door(address, SecretStr(secret))
+        return Door(address, SecretStr(secret), tls_of_environment(services=True))
     folder = state_dir or running_folder(service)
     try:
         settings = yaml.safe_load((folder / f"{service}.yaml").read_text(encoding="utf-8"))
         secret = (folder / "cluster_secret").read_text(encoding="utf-8").strip()
-        return Door(str(settings["address"]), SecretStr(secret))
+        tls = tls_of(settings)
+        operator = tls.operator() if tls is not None else None
+        return Door(str(settings["address"]), SecretStr(secret), operator)
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
 

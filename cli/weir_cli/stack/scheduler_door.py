@@ -37,7 +37,7 @@ async def scheduler_stub(
     """
     try:
         channels = LeaderChannels(
-            door.address, name="scheduler", knob="--address", token=door.token
+            door.address, name="scheduler", knob="--address", token=door.token, tls=door.tls
         )
     except StartupError as error:
         raise CommandError(str(error)) from None

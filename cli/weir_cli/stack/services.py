@@ -12,11 +12,13 @@ import yaml
 
 from weir_cli.stack.child import ChildSpec
 from weir_cli.stack.ports import DEFAULT_PORT, HOST, Port
+from weir_cli.stack.stack_tls import StackTls
 from weir_cli.stack.state_dir import StateDir
 from weir_cli.stack.worker_plan import WorkerPlan, worker_names
 from weir_cli.stack.worker_range import WorkerRange
 
 RATELIMITER, SCHEDULER, GATEWAY = "ratelimiter", "scheduler", "gateway"
+INTERNAL = "gateway internal"
 # The gateway stops taking requests first and ends last of what depends on the others.
 _STAGES = {RATELIMITER: 0, SCHEDULER: 1, GATEWAY: 3}
 _WORKER_STAGE = 2
@@ -40,6 +42,7 @@ class StackPlan:
         worker_range: how many workers each model may have.
         schedulers: of which one is active.
         database: URL of the directory's database; empty: the file alone.
+        tls: certificates; None: everything is plain.
     """
 
     workers: Sequence[WorkerPlan]
@@ -50,6 +53,7 @@ class StackPlan:
     worker_range: WorkerRange = _ONE
     schedulers: int = 1
     database: str = ""
+    tls: StackTls | None = None
 
     def specs(self, state: StateDir) -> list[ChildSpec]:
         """Writes each service's settings file and returns how to start what is started first."""
@@ -75,6 +79,7 @@ class StackPlan:
             "drain_s": _DRAIN_S,
             "grace_s": _GRACE_S,
             **({"otlp_endpoint": self.otlp} if self.otlp else {}),
+            **(self.tls.settings(service) if self.tls is not None else {}),
         }
         config = state.write_private(f"{name}.yaml", yaml.safe_dump({**settings, **common}))
         return ChildSpec(
@@ -97,10 +102,15 @@ class StackPlan:
         return {
             "address": self._address(RATELIMITER),
             "metrics_address": self._address(f"{RATELIMITER} metrics"),
-            "directory_address": self._address("gateway grpc"),
+            "directory_address": self._address(self._directory),
             "journal": str(state.path / "journal"),
             **({"store": self.store} if self.store else {}),
         }
+
+    @property
+    def _directory(self) -> str:
+        """Whose port the directory is served at."""
+        return "gateway grpc" if self.tls is None else INTERNAL
 
     @property
     def scheduler_addresses(self) -> str:
@@ -113,7 +123,7 @@ class StackPlan:
         return {
             "address": self._address(name),
             "metrics_address": self._address(f"{name} metrics"),
-            "directory_address": self._address("gateway grpc"),
+            "directory_address": self._address(self._directory),
             "scaling": scaling,
             **self._leader_store(state),
         }
@@ -143,6 +153,7 @@ class StackPlan:
             "directory_file": str(self.directory),
             "state_url": self.database or f"sqlite:///{file}",
             **({"database_url": self.database} if self.database else {}),
+            **({} if self.tls is None else {"internal_address": self._address(INTERNAL)}),
         }
 
     def _address(self, name: str) -> str:
@@ -156,14 +167,18 @@ def scheduler_names(schedulers: int) -> list[str]:
     return [SCHEDULER, *(f"{SCHEDULER}-{number}" for number in range(2, schedulers + 1))]
 
 
-def wanted_ports(first: int, workers: int, schedulers: int = 1) -> list[tuple[str, int]]:
+def wanted_ports(
+    first: int, workers: int, schedulers: int = 1, *, internal: bool = False
+) -> list[tuple[str, int]]:
     """Each address's name and port: fixed distances from the HTTP port, 0 for any.
 
     With the default 8000: HTTP 8000, gRPC 8001, ratelimiter 8002, schedulers from 8003 (five
-    at most), workers from 8010, and metrics 1000 above each.
+    at most), workers from 8010, and metrics 1000 above each; with `internal` the directory's own
+    8009.
     """
     names = scheduler_names(schedulers)
     offsets = {"gateway http": 0, "gateway grpc": 1, RATELIMITER: 2}
+    offsets |= {INTERNAL: 9} if internal else {}
     offsets |= {name: 3 + index for index, name in enumerate(names)}
     offsets |= {name: 10 + index for index, name in enumerate(worker_names(workers))}
     with_metrics = [RATELIMITER, *names, *worker_names(workers)]

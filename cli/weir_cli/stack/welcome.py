@@ -24,6 +24,7 @@ class Welcome:
         metrics: `host:port` of each service's metrics, by name.
         more_models: names of the other models.
         has_template: `model` can chat; one that cannot is asked for completions.
+        ca: what clients must trust; None: everything is plain.
     """
 
     http: str
@@ -35,18 +36,20 @@ class Welcome:
     metrics: dict[str, str]
     more_models: tuple[str, ...] = ()
     has_template: bool = True
+    ca: Path | None = None
 
     def text(self) -> str:
         """The whole text; its first URL is the base for OpenAI clients."""
         return "\n".join(
             [
                 "",
-                f"OpenAI base   http://{self.http}/v1",
+                f"OpenAI base   {self.url}/v1",
                 f"gRPC          {self.grpc}",
                 f"API key       {self._key}{'   (shown once)' if self.new_key else ''}",
                 f"model         {self.model}",
                 *(f"and model     {name}" for name in self.more_models),
                 f"state, logs   {self.state}",
+                *((f"CA            {self.ca}",) if self.ca else ()),
                 *(f"metrics       {self._metrics_url(name)}" for name in self.metrics),
                 "",
                 "Ask by HTTP:",
@@ -68,7 +71,7 @@ class Welcome:
         body = {"model": self.model, **asked, "max_tokens": 48}
         path = "chat/completions" if self.has_template else "completions"
         return (
-            f"curl -s http://{self.http}/v1/{path} "
+            f"curl -s {self._trust}{self.url}/v1/{path} "
             f"-H 'Authorization: Bearer {self._key}' "
             f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
         )
@@ -89,7 +92,7 @@ request = wire.GenerateRequest(
     max_new_tokens=48,
     stream=True,
 )
-with grpc.insecure_channel("{self.grpc}") as channel:
+with {self._open} as channel:
     metadata = [("authorization", "Bearer {self._key}")]
     for response in InferenceServiceStub(channel).Generate(request, metadata=metadata):
         print(response.delta.text, end="", flush=True)
@@ -100,11 +103,29 @@ print()"""
         """A command line that opens a conversation."""
         weir = shlex.quote(f"{sys.executable}") + " -m weir_cli"
         key, model = shlex.quote(self._key), shlex.quote(self.model)
-        return f"WEIR_API_KEY={key} {weir} chat --url {self.grpc} --model {model}"
+        ca = f" --ca {shlex.quote(str(self.ca))}" if self.ca else ""
+        return f"WEIR_API_KEY={key} {weir} chat --url {self.grpc} --model {model}{ca}"
+
+    @property
+    def url(self) -> str:
+        """Of the HTTP door."""
+        return f"{'https' if self.ca else 'http'}://{self.http}"
+
+    @property
+    def _trust(self) -> str:
+        return f"--cacert {shlex.quote(str(self.ca))} " if self.ca else ""
+
+    @property
+    def _open(self) -> str:
+        if self.ca is None:
+            return f'grpc.insecure_channel("{self.grpc}")'
+        trust = f"grpc.ssl_channel_credentials(open({str(self.ca)!r}, 'rb').read())"
+        return f'grpc.secure_channel("{self.grpc}", {trust})'
 
     @property
     def _key(self) -> str:
         return self.key or _NO_KEY
 
     def _metrics_url(self, name: str) -> str:
-        return f"http://{self.metrics[name]}/metrics   ({name})"
+        scheme = "https" if self.ca and self.metrics[name] == self.http else "http"
+        return f"{scheme}://{self.metrics[name]}/metrics   ({name})"

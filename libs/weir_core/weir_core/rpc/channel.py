@@ -7,7 +7,7 @@ has to be added, and both can be set before the call starts.
 
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import grpc
 from pydantic import SecretStr
@@ -15,9 +15,26 @@ from pydantic import SecretStr
 from weir_core.rpc.deadline import call_timeout_s
 from weir_core.rpc.metadata import outgoing_metadata
 from weir_core.rpc.options import DEFAULT_MAX_MESSAGE_BYTES, channel_options
-from weir_core.tls.identity import TlsIdentity
 
 DEFAULT_TIMEOUT_S = 10.0
+
+
+class ChannelTls(Protocol):
+    """Who a client is and whom it trusts: `TlsIdentity`, `TrustedCa`.
+
+    Attributes:
+        peer_domain: a peer must be called NAME.DOMAIN; empty: by the host it is reached at.
+        version: another number once `current` has found other certificates.
+    """
+
+    peer_domain: str
+    version: int
+
+    def current(self) -> object:
+        """Looks for other certificates."""
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        """Of a client of this moment."""
 
 
 def open_channel(
@@ -27,7 +44,7 @@ def open_channel(
     token: SecretStr | None = None,
     default_timeout_s: float = DEFAULT_TIMEOUT_S,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    tls: TlsIdentity | None = None,
+    tls: ChannelTls | None = None,
     options: Sequence[tuple[str, int | str]] = (),
 ) -> "ServiceChannel":
     """Opens a channel to a service; nothing is sent until the first call.
@@ -67,9 +84,7 @@ class Connection:
     connection after gRPC's idle time.
     """
 
-    def __init__(
-        self, make: Callable[[], grpc.aio.Channel], tls: TlsIdentity | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[], grpc.aio.Channel], tls: ChannelTls | None = None) -> None:
         self._make = make
         self._tls = tls
         self._version = tls.version if tls is not None else 0

@@ -7,9 +7,8 @@ from pydantic import SecretStr
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
 from weir_core.host_port import split_address
-from weir_core.rpc.channel import ServiceChannel, open_channel
+from weir_core.rpc.channel import ChannelTls, ServiceChannel, open_channel
 from weir_core.rpc.framed import Backoff
-from weir_core.tls.identity import TlsIdentity
 
 _LONGEST_S = 1.0
 
@@ -37,7 +36,7 @@ class LeaderChannels:
         name: str,
         knob: str,
         token: SecretStr | None,
-        tls: TlsIdentity | None = None,
+        tls: ChannelTls | None = None,
     ) -> None:
         self.addresses = split_addresses(addresses, knob)
         self._channels = [
