@@ -20,7 +20,7 @@ from weir_core.rpc.framed import FramedConnection
 class FakeScheduler(SchedulerServiceServicer):
     """Dispatches at once to the first worker that is not excluded, or as a test says."""
 
-    ConnectWorker = DrainWorker = ListQueue = ListWorkers = staticmethod(not_played)
+    ConnectWorker = DrainWorker = ListQueue = staticmethod(not_played)
     GetPoolStatus = GetScalingSignals = staticmethod(not_played)
 
     def __init__(self, workers: list[FakeWorker]) -> None:
@@ -34,6 +34,8 @@ class FakeScheduler(SchedulerServiceServicer):
 
     def reset(self) -> None:
         self.hold = False
+        self.model = "tiny"
+        self.states: dict[str, str] = {}
         self.reject: Callable[[sched.Enqueue], sched.Rejected | None] = lambda _: None
         self.enqueued: list[sched.Enqueue] = []
         self.adopted: list[sched.Enqueue] = []
@@ -44,6 +46,16 @@ class FakeScheduler(SchedulerServiceServicer):
         self._attempts: dict[str, int] = {}
         self._waiting: dict[str, sched.Enqueue] = {}
         self._excluded: dict[str, set[str]] = {}
+
+    async def ListWorkers(
+        self, request: sched.ListWorkersRequest, context: Any
+    ) -> sched.ListWorkersResponse:
+        answer = sched.ListWorkersResponse()
+        for worker in self.workers:
+            view = answer.workers.add(state=self.states.get(worker.worker_id, "ready"))
+            view.registration.worker_id = worker.worker_id
+            view.registration.model = self.model
+        return answer
 
     async def Dispatch(  # type: ignore[override]
         self, request_iterator: AsyncIterator[sched.DispatchRequest], context: Any

@@ -87,3 +87,10 @@ class NoSessions:
 
     async def turn_of(self, caller: Caller, request: GenerationRequest, model: str) -> None:
         """No request is a turn."""
+
+
+class NoPrefixes:
+    """The prefixes of a gateway on which nobody has any."""
+
+    async def applied(self, caller: Caller, request: GenerationRequest) -> GenerationRequest:
+        raise AssertionError(request.prefix)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.harness import eventually, write_model_folder
-from tests.gateway.support import NoSessions, caller_of, document_of, published
+from tests.gateway.support import NoPrefixes, NoSessions, caller_of, document_of, published
 from weir_core.clock import ManualClock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_gateway.directory.publisher import DirectoryPublisher
@@ -101,7 +101,7 @@ async def preparer(tmp_path: Path, **changes: Any) -> tuple[Preparer, DirectoryP
     texts.start()
     assert await texts.wait_settled(10)
     await texts.stop()
-    return Preparer(publisher, texts, NoSessions()), publisher
+    return Preparer(publisher, texts, NoSessions(), NoPrefixes()), publisher
 
 
 async def test_parameters_resolve_from_model_and_tenant(tmp_path: Path) -> None:

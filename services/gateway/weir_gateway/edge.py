@@ -12,6 +12,7 @@ from weir.gateway.v1 import (
     inference_service_pb2,
     inference_service_pb2_grpc,
     job_service_pb2,
+    prefix_service_pb2,
     session_service_pb2,
 )
 from weir_core.clock import Clock
@@ -46,6 +47,7 @@ from weir_gateway.native.inference_servicer import InferenceServicer
 from weir_gateway.openai.app import create_http_app
 from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.rooms import Rooms
+from weir_gateway.prefixes.room import PrefixRoom
 from weir_gateway.sessions.room import SessionRoom
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import open_state
@@ -56,6 +58,7 @@ PUBLIC_SERVICES = tuple(
     for module, name in (
         (inference_service_pb2, "InferenceService"),
         (session_service_pb2, "SessionService"),
+        (prefix_service_pb2, "PrefixService"),
         (job_service_pb2, "JobService"),
         (admin_service_pb2, "AdminService"),
     )
@@ -143,8 +146,11 @@ class Edge:
             ),
         )
         self._authenticator = Authenticator(directory, clock)
-        self._preparer = Preparer(directory, self.texts, self._sessions.desk)
         self._models = ModelList(directory, Timestamp(seconds=int(time.time())))
+        self._prefixes = PrefixRoom(
+            self.state, self._models, clock, max_bytes=settings.max_body_bytes
+        )
+        self._preparer = Preparer(directory, self.texts, self._sessions.desk, self._prefixes.desk)
         self._reception = Reception(
             authenticator=self._authenticator,
             guard=RequestGuard(directory, clock),
@@ -154,6 +160,7 @@ class Edge:
             metrics=metrics,
             most_s=settings.request_timeout_s,
         )
+        self._prefixes.open(self._reception, self._schedulers)
         self._idempotency = IdempotencyRoom(
             settings, self.state, self._reception, registry=telemetry.registry, clock=clock
         )
@@ -186,6 +193,7 @@ class Edge:
         )
         inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
         self._sessions.serve(server, self._reception, self._models)
+        self._prefixes.serve(server)
         self._rooms.serve(server)
 
     def http_app(self) -> ASGIApp:
@@ -207,6 +215,7 @@ class Edge:
             rooms=[
                 *self._rooms.routes(),
                 *self._sessions.routes(self._reception, self._models),
+                *self._prefixes.routes(),
             ],
         )
 
@@ -214,6 +223,7 @@ class Edge:
         """Starts what runs in the background. Raises StartupError."""
         await self.state.start()
         self._sessions.start()
+        self._prefixes.start()
         self._rooms.start()
         self._idempotency.start()
         self.texts.start()
@@ -226,6 +236,7 @@ class Edge:
 
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
+        await self._prefixes.stop()
         await self.desk.stop()
         await self._rooms.stop_jobs()
         await self._idempotency.stop()

@@ -1,37 +1,14 @@
 """Stores on both databases, and two gateways that share one."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from tests.gateway.harness import Gateway, running_gateway
-from tests.ratelimiter.postgres import Postgres, running_postgres
-from weir_core.database.url import parse_database_url
-from weir_gateway.state.database import StateDatabase
+from tests.gateway.state_databases import postgres_server, state
 
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def state(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StateDatabase]:
-    """An empty state database of each kind."""
-    server: Postgres | None = None
-    url = f"sqlite:///{tmp_path}/state.sqlite"
-    if request.param == "postgresql":
-        server = request.getfixturevalue("postgres_server")
-        assert server is not None
-        url = await server.new_database()
-    database = StateDatabase(parse_database_url(url, "state_url", "a test"))
-    yield database
-    await database.close()
-    if server is not None:
-        server.give_back(url)
+__all__ = ["postgres_server", "state"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

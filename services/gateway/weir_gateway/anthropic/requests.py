@@ -13,6 +13,7 @@ from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.requests import HttpRequest, model_name, own_fields
+from weir_gateway.prefixes.prefix import calls_of_prefix
 
 _NAMES = FieldNames(max_new_tokens="max_tokens")
 _SERVICE_TIERS = {"auto": "", "standard_only": ""}
@@ -21,10 +22,10 @@ _SERVICE_TIERS = {"auto": "", "standard_only": ""}
 def messages_request(body: dict[str, Any]) -> HttpRequest:
     """The request of a message. Raises WeirError."""
     fields = Fields(body)
-    tools = to_tools(fields)
+    tools, own = to_tools(fields), own_fields(fields)
     request = GenerationRequest(
         chat=to_chat(fields, tools.tools),
-        tool_use=tools.use,
+        tool_use=calls_of_prefix(tools.use, own["prefix"]),
         output_format=tools.output_format,
         model=model_name(fields),
         max_new_tokens=fields.integer("max_tokens"),
@@ -32,7 +33,7 @@ def messages_request(body: dict[str, Any]) -> HttpRequest:
         sampling=_sampling(fields),
         stream=fields.boolean("stream"),
         names=_NAMES,
-        **own_fields(fields),
+        **own,
     )
     _take_without_effect(fields)
     fields.refuse_unknown()
@@ -43,7 +44,11 @@ def count_request(body: dict[str, Any]) -> GenerationRequest:
     """The request whose tokens are to be counted. Raises WeirError."""
     fields = Fields(body)
     tools = to_tools(fields)
-    request = GenerationRequest(chat=to_chat(fields, tools.tools), model=model_name(fields))
+    request = GenerationRequest(
+        chat=to_chat(fields, tools.tools),
+        model=model_name(fields),
+        prefix=fields.text("prefix"),
+    )
     _take_without_effect(fields)
     fields.refuse_unknown()
     return request

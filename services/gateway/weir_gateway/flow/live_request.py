@@ -83,7 +83,7 @@ class LiveRequest:
         self.prepared = prepared
         self.keeping = keeping
         self.trace = trace
-        self.facts = RequestFacts()
+        self.facts = RequestFacts(excluded=set(prepared.avoided_workers))
         self.delivery: Delivery[Ending] = Delivery(
             whole=not prepared.streams, max_characters=_MAX_UNREAD
         )
@@ -92,6 +92,8 @@ class LiveRequest:
         self.extend_at = 0
         """Output tokens at which `on_extend_due` is called; 0 for never."""
         self.on_extend_due: Callable[[], None] = lambda: None
+        self.on_placed: Callable[[], None] = lambda: None
+        """Called when a worker is found."""
         self._scheduler = scheduler
         self._workers = workers
         self._clock = clock
@@ -305,6 +307,7 @@ class LiveRequest:
             self.prepared, facts, event, deadline_us=self._deadline_us, trace=self.trace
         )
         self._workers.start(event.worker_id, event.worker_address, message, self)
+        self.on_placed()
 
     def _piece(self, delta: AttemptDelta) -> Piece:
         piece = Piece(delta.text, list(delta.token_ids), delta.choice)

@@ -38,6 +38,8 @@ class GenerationRequest:
         output_format: what the answer must match; None for anything.
         tool_use: which tools of the chat may be called; None where calls stay text.
         echo: the answer begins with the prompt.
+        prefix: `name` or `name@version` of what stands before the input; empty for nothing.
+        avoided_workers: that are not to run it.
         priority: as asked for; clamped to the tenant's maximum later.
         names: how errors call the fields.
     """
@@ -57,6 +59,8 @@ class GenerationRequest:
     stream: bool = False
     conversation_id: str = ""
     session_id: str = ""
+    prefix: str = ""
+    avoided_workers: frozenset[str] = frozenset()
     latency_sla: "LatencySla.ValueType" = LatencySla.LATENCY_SLA_NORMAL
     priority: int = 0
     request_class: "RequestClass.ValueType" = RequestClass.REQUEST_CLASS_INTERACTIVE

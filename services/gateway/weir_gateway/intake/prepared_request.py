@@ -34,6 +34,8 @@ class PreparedRequest:
         call_format: how calls are written; set with `tool_use`.
         echo: text that each begins with.
         session: which session it goes on with; None for none.
+        avoided_workers: that are not to run it.
+        degradations: what was changed instead of refusing it, each as `name=value`.
         fallback_versions: may serve it while no live worker serves the subject's, in order.
     """
 
@@ -58,6 +60,8 @@ class PreparedRequest:
     echo: str = ""
     conversation_id: str = ""
     session: SessionTurn | None = None
+    avoided_workers: frozenset[str] = frozenset()
+    degradations: tuple[str, ...] = ()
     fallback_versions: tuple[str, ...] = ()
 
     @property

@@ -24,6 +24,8 @@ from weir_gateway.intake.checks import (
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.kv_use import check_kv_quota
+from weir_gateway.intake.named_prefix import Prefixes
+from weir_gateway.intake.prefix_form import normalised
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.intake.routing import resolve_model, resolve_versions
 from weir_gateway.intake.session_turn import Sessions, SessionTurn
@@ -43,13 +45,16 @@ class Preparer:
 
     Args:
         directory, texts: see there.
-        sessions: of tenants.
+        sessions, prefixes: of tenants.
     """
 
-    def __init__(self, directory: Directory, texts: ModelTexts, sessions: Sessions) -> None:
+    def __init__(
+        self, directory: Directory, texts: ModelTexts, sessions: Sessions, prefixes: Prefixes
+    ) -> None:
         self._directory = directory
         self._texts = texts
         self._sessions = sessions
+        self._prefixes = prefixes
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenize")
 
     def close(self) -> None:
@@ -65,6 +70,7 @@ class Preparer:
         """
         index = self._directory.required
         check_request(request)
+        request = await self._with_prefix(caller, request)
         model = resolve_model(index, caller, request.model)
         turn = await self._sessions.turn_of(caller, request, model.name)
         version, *others = _versions(model, caller, request, turn)
@@ -85,6 +91,7 @@ class Preparer:
         return replace(
             prepared,
             session=turn,
+            avoided_workers=request.avoided_workers,
             fallback_versions=self._alike(model, text, others),
             tool_use=request.tool_use,
             call_format=call_format,
@@ -97,6 +104,7 @@ class Preparer:
             WeirError: as `prepare`.
         """
         check_request(request)
+        request = await self._with_prefix(caller, request)
         text, context = self._text(caller, request)
         return await self._prompt(text, caller.tenant_id, request, context), context
 
@@ -120,6 +128,14 @@ class Preparer:
         text.ids_prompt(ids, request.names.prompt)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(text.decode, ids, special=True))
+
+    async def _with_prefix(self, caller: Caller, request: GenerationRequest) -> GenerationRequest:
+        """The request with its named prefix before its input, and what is declared in one form."""
+        if request.prefix:
+            request = await self._prefixes.applied(caller, request)
+        kv = caller.policy.kv
+        chosen = kv.HasField("normalise_prefix")
+        return normalised(request) if kv.normalise_prefix or not chosen else request
 
     def _text(self, caller: Caller, request: GenerationRequest) -> tuple[ModelText, int]:
         """The texts of the request's model, and its context."""

@@ -46,6 +46,7 @@ def to_request(message: GenerateRequest) -> GenerationRequest:
         stream=message.stream,
         conversation_id=message.conversation_id,
         session_id=message.session_id,
+        prefix=message.prefix,
         latency_sla=_known(LatencySla, "latency_sla", message.latency_sla)
         or LatencySla.LATENCY_SLA_NORMAL,
         priority=message.priority,
@@ -55,7 +56,7 @@ def to_request(message: GenerateRequest) -> GenerationRequest:
 
 def to_tokenize_request(message: TokenizeRequest) -> GenerationRequest:
     """A request whose tokens are to be counted. Raises WeirError."""
-    return GenerationRequest(**_input(message), model=message.model)
+    return GenerationRequest(**_input(message), model=message.model, prefix=message.prefix)
 
 
 def accepted_message(live: LiveRequest) -> Accepted:
@@ -70,6 +71,7 @@ def accepted_message(live: LiveRequest) -> Accepted:
         reserved_tokens=live.facts.reserved_tokens,
         priority=prepared.priority,
         session_id=prepared.session_id,
+        degradations=prepared.degradations,
     )
 
 
@@ -86,7 +88,7 @@ def finished_message(live: LiveRequest, ending: Ending) -> Finished:
 def _input(message: GenerateRequest | TokenizeRequest) -> dict[str, Any]:
     kind = message.WhichOneof("input")
     if kind == "chat":
-        return {"chat": _chat(message.chat), "names": _NAMES}
+        return {"chat": to_native_chat(message.chat), "names": _NAMES}
     if kind == "prompt":
         return {"prompt": message.prompt, "names": _NAMES}
     if kind == "token_input" and isinstance(message, GenerateRequest):
@@ -95,7 +97,8 @@ def _input(message: GenerateRequest | TokenizeRequest) -> dict[str, Any]:
     raise InvalidField("input", None, "one of chat, prompt and token_input")
 
 
-def _chat(chat: ChatInput) -> Chat:
+def to_native_chat(chat: ChatInput) -> Chat:
+    """A chat of the contract. Raises WeirError: INVALID_FIELD."""
     check_message_count("chat.messages", chat.messages)
     check_message_count("chat.tools_json", chat.tools_json)
     messages = tuple(

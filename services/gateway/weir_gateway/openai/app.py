@@ -139,7 +139,7 @@ def create_http_app(
     browsers = CORSMiddleware(
         app,
         allow_origins=list(cors_origins),
-        allow_methods=["GET", "POST", "DELETE", "OPTIONS"],
+        allow_methods=["GET", "POST", "PUT", "DELETE", "OPTIONS"],
         allow_headers=["*"],
         expose_headers=list(_EXPOSED),
         max_age=600,

@@ -21,6 +21,7 @@ from weir_gateway.openai.response_format import to_output_format
 from weir_gateway.openai.sampling_fields import is_id, to_sampling
 from weir_gateway.openai.service_tier import to_tier
 from weir_gateway.openai.tool_fields import ToolFields, to_tools
+from weir_gateway.prefixes.prefix import calls_of_prefix
 
 _HARMLESS = frozenset(
     {
@@ -97,6 +98,7 @@ def _request(
     max_field, max_tokens = _max_tokens(fields)
     stream = fields.boolean("stream")
     tier, by_tier = to_tier(fields)
+    own = own_fields(fields)
     tools = to_tools(fields) if chat else ToolFields()
     sampling, output_format = to_sampling(fields, chat=chat), to_output_format(fields)
     if tools.use is not None:
@@ -104,14 +106,14 @@ def _request(
         output_format = tools.output_format
     request = GenerationRequest(
         **read_input(fields, tools),
-        tool_use=tools.use,
+        tool_use=calls_of_prefix(tools.use, own["prefix"]) if chat else None,
         model=model_name(fields),
         max_new_tokens=max_tokens,
         sampling=sampling,
         output_format=output_format,
         echo=not chat and fields.boolean("echo"),
         stream=stream,
-        **(own_fields(fields) | by_tier),
+        **(own | by_tier),
         names=FieldNames(max_new_tokens=max_field),
     )
     include_usage = _include_usage(fields, stream=stream)
@@ -125,6 +127,7 @@ def own_fields(fields: Fields) -> dict[str, Any]:
         "model_version": fields.text("model_version"),
         "conversation_id": fields.text("conversation_id"),
         "session_id": fields.text("session_id"),
+        "prefix": fields.text("prefix"),
         "latency_sla": fields.choice("latency_sla", _LATENCY, LatencySla.LATENCY_SLA_NORMAL),
         "priority": fields.integer("priority") or 0,
         "request_class": fields.choice("class", _CLASSES, RequestClass.REQUEST_CLASS_INTERACTIVE),

@@ -72,11 +72,11 @@ def _to_tokenize(body: Fields) -> tuple[GenerationRequest, bool]:
         if body.raw(name) not in (None, True):
             raise body.unsupported(name, "tokens are counted as a generation counts them")
     wants_texts = body.boolean("return_token_strs")
-    prompt = body.raw("prompt")
+    prompt, prefix = body.raw("prompt"), body.text("prefix")
     if prompt is None:
-        request = GenerationRequest(model=model, **chat_input(body, to_tools(body)))
+        request = GenerationRequest(model=model, prefix=prefix, **chat_input(body, to_tools(body)))
     elif isinstance(prompt, str):
-        request = GenerationRequest(model=model, prompt=prompt)
+        request = GenerationRequest(model=model, prompt=prompt, prefix=prefix)
     else:
         raise body.invalid("prompt", Shape(prompt), "a string")
     body.refuse_unknown()

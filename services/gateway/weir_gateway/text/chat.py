@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
+SYSTEM_ROLES = ("system", "developer")
+ROLES = (*SYSTEM_ROLES, "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,15 @@ class Chat:
 
     def head(self) -> "Chat":
         """The leading system messages and the tools: what a tenant's requests share."""
-        count = 0
-        for message in self.messages:
-            if message.role not in ("system", "developer"):
-                break
-            count += 1
-        return Chat(self.messages[:count], self.tools)
+        return Chat(self.messages[: self.head_length], self.tools)
+
+    @property
+    def head_length(self) -> int:
+        """How many messages lead, of the system."""
+        for at, message in enumerate(self.messages):
+            if message.role not in SYSTEM_ROLES:
+                return at
+        return len(self.messages)
 
     def with_user(self, content: str) -> "Chat":
         """This chat and one more user turn."""

@@ -55,7 +55,8 @@ def _prefixes() -> None:
         sa.Column("name", sa.String, primary_key=True),
         sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("content", sa.Text, nullable=False),
-        *_texts("models", "user_id", "api_key_id"),
+        sa.Column("models", sa.Text, nullable=False),
+        *_texts("api_key_id"),
         *_numbers("created_ms"),
     )
     op.create_table(

@@ -1,0 +1,118 @@
+"""Keeps prefixes computed: after each new version, and on workers that join."""
+
+import asyncio
+
+from weir_core.clock import Clock
+from weir_core.errors import WeirError
+from weir_core.tasks import end_task
+from weir_core.telemetry.logs import get_logger
+from weir_gateway.caller.caller import Caller
+from weir_gateway.flow.reception import Reception
+from weir_gateway.links.fleet_reader import FleetReader
+from weir_gateway.prefixes.prefix import Prefix, Warmth
+from weir_gateway.prefixes.store import PrefixStore
+from weir_gateway.prefixes.warmer import Warmer
+
+_log = get_logger(__name__)
+
+_LOOK_S = 10.0
+_MOST_AT_ONCE = 64
+
+
+class WarmKeeper:
+    """Looks every few seconds for workers that came, and has the newest version of each prefix
+    that was computed before computed there too. Of several gateways one does it.
+
+    Args:
+        store, warmer, fleet, reception: see there.
+        clock: wall time.
+        look_s: between two looks.
+    """
+
+    def __init__(
+        self,
+        store: PrefixStore,
+        warmer: Warmer,
+        fleet: FleetReader,
+        reception: Reception,
+        clock: Clock,
+        *,
+        look_s: float = _LOOK_S,
+    ) -> None:
+        self._store = store
+        self._warmer = warmer
+        self._fleet = fleet
+        self._reception = reception
+        self._clock = clock
+        self._look_s = look_s
+        self._known: set[tuple[str, str]] | None = None
+        self._look: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._look = asyncio.create_task(self._run(), name="prefix-warmth")
+
+    async def stop(self) -> None:
+        """Ends it."""
+        tasks = [*self._tasks] + ([self._look] if self._look is not None else [])
+        await asyncio.gather(*map(end_task, tasks))
+
+    async def warm(self, caller: Caller, prefix: Prefix) -> list[Warmth]:
+        """Computes a prefix now, and notes where. Raises WeirError."""
+        warmths = await self._warmer.warm(caller, prefix)
+        await self._store.warmed(prefix, warmths)
+        return warmths
+
+    def warm_later(self, caller: Caller, prefix: Prefix) -> None:
+        """Does so in the background; where much waits already, it is left to be asked for."""
+        if len(self._tasks) >= _MOST_AT_ONCE:
+            _log.warning("prefix_left_cold", reason="too many are being computed")
+            return
+        task = asyncio.create_task(self._quietly(caller, prefix))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _quietly(self, caller: Caller, prefix: Prefix) -> None:
+        try:
+            await self.warm(caller, prefix)
+        except WeirError as error:
+            _log.info("prefix_left_cold", tenant_id=prefix.tenant_id, reason=error.reason)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_s)
+            try:
+                await self._look_once()
+            except WeirError as error:
+                _log.info("prefix_warmth_unknown", reason=error.reason)
+            except Exception as error:
+                _log.error("prefix_warmth_failed", exc_info=error)
+
+    async def _look_once(self) -> None:
+        ready = set(await self._fleet.ready())
+        came = ready - (self._known if self._known is not None else ready)
+        if came:
+            for prefix in await self._store.newest_of_models():
+                for model, worker in came:
+                    if model in prefix.models:
+                        await self._warm_on(prefix, model, worker, ready)
+        self._known = ready
+
+    async def _warm_on(
+        self, head: Prefix, model: str, worker: str, ready: set[tuple[str, str]]
+    ) -> None:
+        now_ms = self._clock.now_us() // 1_000
+        if not await self._store.claim(head, model, worker, now_ms):
+            return
+        prefix = await self._store.find(head.tenant_id, head.name, head.version)
+        if prefix is None:
+            return
+        among = {one for served, one in ready if served == model}
+        try:
+            caller = self._reception.standing(prefix.tenant_id, prefix.api_key_id)
+            warmths = await self._warmer.warm_on(caller, prefix, model, {worker}, among)
+        except WeirError as error:
+            _log.info("prefix_left_cold", tenant_id=prefix.tenant_id, reason=error.reason)
+            return
+        await self._store.warmed(prefix, warmths)
