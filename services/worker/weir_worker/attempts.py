@@ -11,6 +11,7 @@ from weir_worker.abort_cause import SUPERSEDED, AbortCause
 from weir_worker.attempt_history import AttemptHistory
 from weir_worker.attempt_observers import AttemptObservers
 from weir_worker.choices import Choices
+from weir_worker.embed_inputs import EmbedInputs
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import Delta, Failure, StepOutput, Terminal
 from weir_worker.engine_commands import EngineCommands
@@ -88,13 +89,13 @@ class Attempts:
             return known
         try:
             submit = self._admit(grant, spec)
+            choices = _choices_of(submit, spec)
             self._supersede(submit.request_id)
-            self._engine.submit(submit)
+            self._engine.submit(choices.first if isinstance(choices, EmbedInputs) else submit)
         except WeirError as error:
             raise StartRefused(error, self._refuse(spec, error)) from None
-        answers = spec.sampling.n
         attempt = RunningAttempt(
-            choices=Choices(submit, answers) if answers > 1 else None,
+            choices=choices,
             key=(submit.request_id, submit.attempt),
             tenant=submit.tenant,
             prompt_tokens=len(submit.prompt_token_ids),
@@ -112,6 +113,8 @@ class Attempts:
         self._history.note_start(attempt.key)
         self._idle.clear()
         self.observers.started(attempt)
+        if isinstance(choices, EmbedInputs):
+            self._start_rest(attempt, choices)
         return attempt
 
     def abort(self, key: AttemptKey, cause: AbortCause) -> bool:
@@ -290,6 +293,12 @@ class Attempts:
         if not self._running:
             self._idle.set()
         self.observers.ended(attempt, terminal, record)
+
+
+def _choices_of(submit: Submit, spec: GenerationSpec) -> Choices | None:
+    if spec.embed_lengths:
+        return EmbedInputs(submit, spec.embed_lengths)
+    return Choices(submit, spec.sampling.n) if spec.sampling.n > 1 else None
 
 
 def attempt_of(key: AttemptKey) -> Attempt:

@@ -21,7 +21,7 @@ class Choices:
 
     Args:
         submit: of answer 0, which has the attempt's own id.
-        count: answers, 2 or more.
+        count: answers.
 
     Attributes:
         keys: how the engine knows the answers.
@@ -41,6 +41,11 @@ class Choices:
         """Answers that the engine has and that have not ended."""
         started = self.keys[: self._started]
         return [key for key, end in zip(started, self._ends, strict=False) if end is None]
+
+    @property
+    def places(self) -> int:
+        """Answers that are computed at once."""
+        return len(self.keys)
 
     @property
     def ended(self) -> bool:
@@ -94,11 +99,14 @@ class Choices:
             first,
             finish_reason=worst.finish_reason,
             failure=worst.failure,
-            usage=_together([end.usage for end in ends]),
+            usage=self._usage(),
             end_us=max(end.end_us for end in ends),
             preemptions=sum(end.preemptions for end in ends),
             estimated=any(end.estimated for end in ends),
         )
+
+    def _usage(self) -> Usage:
+        return _together([end.usage for end in self.ends])
 
     def _submit_of(self, index: int) -> Submit:
         submit = self._submit

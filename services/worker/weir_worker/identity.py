@@ -58,6 +58,7 @@ class WorkerIdentity:
             tokenizer_fingerprint=ready.tokenizer_fingerprint,
             dedicated_tenant_id=settings.dedicated_tenant_id,
             running=running,
+            embeddings=ready.embeddings,
         )
         message.start_duration.FromMicroseconds(self.start_us)
         return message

@@ -10,6 +10,7 @@ from weir_worker.terminal_records import AttemptKey
 MAX_TOKENS = 512
 _OVERHEAD_BYTES = 64
 _LOGPROB_BYTES = 8
+_FLOAT_BYTES = 4
 
 
 class PendingDelta:
@@ -24,6 +25,7 @@ class PendingDelta:
         "_cached",
         "_choice",
         "_completion_tokens",
+        "_embedding",
         "_logprobs",
         "_prompt_logprobs",
         "_text",
@@ -37,6 +39,7 @@ class PendingDelta:
         self._token_ids: list[int] = []
         self._text: list[str] = []
         self._logprobs: list[TokenLogprobs] = []
+        self._embedding: list[float] = []
         self._completion_tokens = 0
         # Known once the prompt is computed, and told with the first delta.
         self._cached = 0
@@ -49,6 +52,8 @@ class PendingDelta:
         self._text.append(delta.text)
         self._logprobs += delta.logprobs
         self._prompt_logprobs += delta.prompt_logprobs
+        if delta.embedding:
+            self._embedding = delta.embedding
         self._completion_tokens = self._attempt.completion_tokens
 
     @property
@@ -66,6 +71,7 @@ class PendingDelta:
         """Roughly its bytes as a message."""
         logprobs = (*self._logprobs, *self._prompt_logprobs)
         told = sum(_LOGPROB_BYTES * (1 + len(one.top_ids)) for one in logprobs)
+        told += _FLOAT_BYTES * len(self._embedding)
         return _OVERHEAD_BYTES + 3 * len(self._token_ids) + sum(map(len, self._text)) + told
 
     def write_to(self, message: AttemptDelta) -> None:
@@ -80,6 +86,8 @@ class PendingDelta:
             message.choice = self._choice
         message.logprobs.extend(map(_logprobs_message, self._logprobs))
         message.prompt_logprobs.extend(map(_logprobs_message, self._prompt_logprobs))
+        if self._embedding:
+            message.embedding.extend(self._embedding)
         if self._cached:
             message.cached_prompt_tokens = self._cached
 

@@ -61,7 +61,7 @@ class RunningAttempt:
     @property
     def places(self) -> int:
         """Answers that it computes at once."""
-        return 1 if self.choices is None else len(self.choices.keys)
+        return 1 if self.choices is None else self.choices.places
 
     def note_prefilled(self, prefilled: Prefilled) -> None:
         """Its whole prompt is in the cache."""

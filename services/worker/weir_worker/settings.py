@@ -54,6 +54,9 @@ class WorkerSettings(ServiceSettings):
         "vllm", description="which fields an OpenAI-compatible upstream knows: see engines.md"
     )
     upstream_api_key: SecretStr | None = Field(None, description="bearer token of the upstream")
+    upstream_embeddings: bool = Field(
+        False, description="the upstream makes embeddings of the model, by POST /v1/embeddings"
+    )
     upstream_batching: Literal["continuous", "static"] = Field(
         "continuous", description="how the upstream forms batches"
     )
@@ -167,6 +170,7 @@ class WorkerSettings(ServiceSettings):
             model=self.upstream_model,
             dialect=self.upstream_dialect,
             api_key=self.upstream_api_key,
+            embeddings=self.upstream_embeddings,
             silence_s=self.upstream_silence_s,
             check_s=self.upstream_check_s,
             max_running=self.max_running,

@@ -142,6 +142,7 @@ def _attempts(
         max_context=engine.ready.max_context,
         tokenizer_fingerprint=engine.ready.tokenizer_fingerprint,
         only_tenant=settings.dedicated_tenant_id,
+        embeddings=engine.ready.embeddings,
     )
     grants = GrantCheck(
         identity.worker_id,

@@ -113,12 +113,15 @@ class Intake:
                 request.prefix_hashes, request.prompt_tokens
             ),
             fallback_versions=request.fallback_versions,
+            embed=request.embed,
             long=prompt_length(request.prompt_tokens, rules.long_context_threshold)
             is PromptLength.LONG,
         )
 
     def _predicted_output(self, request: NewRequest) -> int:
         """Of all its answers together, tokens."""
+        if request.embed:
+            return 0
         subject, most = request.subject, request.max_new_tokens // request.choices
         predictor = self._state.predictor
         return request.choices * predictor.predict(
@@ -127,6 +130,12 @@ class Intake:
 
     def _check_fits(self, entry: QueueEntry, lane: Lane) -> None:
         workers = self._state.fleet.serving(lane.key)
+        if entry.embed and workers and not any(worker.info.embeddings for worker in workers):
+            raise WeirError(
+                Reason.EMBEDDINGS_NOT_OFFERED,
+                f"no worker of {entry.model} makes embeddings; choose a model whose workers do",
+                field="model",
+            )
         refusal: str | None = None
         for worker in workers:
             refusal = never_fits(entry, worker.info, worker.rules)

@@ -48,6 +48,7 @@ class NewRequest:
         fallback_versions: may serve it while no live worker serves its own, in order.
         preemptions: of the attempts, those that gave their place to a more urgent request.
         waiting_since_wall_us: begin of its wait, when it is enqueued again; None for now.
+        embed: it asks for embeddings.
         running_worker_id: where it runs already as number `attempts`; empty if it waits.
     """
 
@@ -70,3 +71,4 @@ class NewRequest:
     preemptions: int = 0
     waiting_since_wall_us: int | None = None
     running_worker_id: str = ""
+    embed: bool = False

@@ -21,6 +21,8 @@ def start_blocks(entry: QueueEntry, info: WorkerInfo) -> int:
 
 def never_fits(entry: QueueEntry, info: WorkerInfo, rules: WorkerRules) -> str | None:
     """Why an empty worker could not run it, with the numbers and the knob; None if it could."""
+    if entry.embed and not info.embeddings:
+        return "it asks for embeddings, which the worker does not make; choose another model"
     if info.max_context_tokens and entry.prompt_tokens >= info.max_context_tokens:
         return (
             f"the prompt has {entry.prompt_tokens} tokens and the context of the worker "

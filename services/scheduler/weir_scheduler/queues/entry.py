@@ -46,6 +46,7 @@ class QueueEntry:
         excluded: workers that failed it.
         choices: answers to be made at once, 1 or more.
         fallback_versions: may serve it while no live worker serves `model_version`, in order.
+        embed: it asks for embeddings: nothing is generated.
         long: whether the prompt is above `long_context_threshold`.
         cached_tokens: prompt tokens that the best cache of the pool held when it came; fewer
             than prompt_tokens.
@@ -72,6 +73,7 @@ class QueueEntry:
     excluded: frozenset[str] = frozenset()
     choices: int = 1
     fallback_versions: tuple[str, ...] = ()
+    embed: bool = False
     long: bool = False
     cached_tokens: int = 0
 

@@ -61,6 +61,7 @@ def new_request(message: wire.Enqueue) -> NewRequest:
         attempts=message.attempts,
         excluded=frozenset(message.excluded_workers),
         choices=max(1, message.choices),
+        embed=message.embed,
         fallback_versions=tuple(message.fallback_versions),
         preemptions=message.preemptions,
         waiting_since_wall_us=_moment(message, "waiting_since"),
@@ -119,6 +120,7 @@ def worker_info(message: report_wire.WorkerRegistration) -> WorkerInfo:
         gpu_id=message.gpu_id,
         tokenizer_fingerprint=message.tokenizer_fingerprint,
         batch_invariant=message.batch_invariant,
+        embeddings=message.embeddings,
         start_us=max(0, message.start_duration.ToMicroseconds()),
     )
 

@@ -168,6 +168,7 @@ def _registration(info: WorkerInfo) -> report_wire.WorkerRegistration:
         gpu_id=info.gpu_id,
         tokenizer_fingerprint=info.tokenizer_fingerprint,
         dedicated_tenant_id=info.dedicated_tenant_id,
+        embeddings=info.embeddings,
     )
     if info.start_us:
         message.start_duration.CopyFrom(_duration(info.start_us))

@@ -13,7 +13,7 @@ from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_view import WorkerView
 
 _Place = tuple[int, float, str]
-_Kind = tuple[int, int, int, int, WorkerRules]
+_Kind = tuple[int, int, int, int, bool, WorkerRules]
 
 _REMEMBERED = 8
 
@@ -172,5 +172,6 @@ def _kind(view: WorkerView) -> _Kind:
         info.total_kv_blocks,
         info.block_size,
         info.max_concurrent_requests,
+        info.embeddings,
         view.rules,
     )

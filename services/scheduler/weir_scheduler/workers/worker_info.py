@@ -22,6 +22,7 @@ class WorkerInfo:
         gpu_id: device, for records.
         tokenizer_fingerprint: 32 bytes; empty when unknown.
         batch_invariant: its self-test of batch-invariant output held.
+        embeddings: it makes them.
         start_us: how long it took to come up; 0 when unknown.
     """
 
@@ -39,6 +40,7 @@ class WorkerInfo:
     gpu_id: str = ""
     tokenizer_fingerprint: bytes = b""
     batch_invariant: bool = False
+    embeddings: bool = False
     start_us: int = 0
 
     def blocks_for(self, tokens: int) -> int:

@@ -25,6 +25,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
         priority: higher is more urgent; decides which request of a tenant is pre-empted.
         arrival_us: first arrival at a gateway, Unix microseconds; 0: now. Decides who is oldest.
         kv: the tenant's part of the KV cache.
+        embed: its embedding is asked for, and nothing is sampled.
     """
 
     request_id: str
@@ -44,6 +45,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True):
     priority: int = 0
     arrival_us: int = 0
     kv: KvPolicy = KvPolicy()
+    embed: bool = False
 
 
 class Abort(msgspec.Struct, tag="abort", frozen=True):

@@ -46,6 +46,9 @@ class CudaRunner:
     def start(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> PendingStep:
         """See `OverlappingRunner.start`."""
         with torch.inference_mode():
+            if batch.pooled:
+                logits, sums = self._model.pool(batch)
+                return _DrawnStep(logits, batch, states, None, sums)
             if self._graphs is not None and self._graphs.takes(batch):
                 logits = self._graphs.forward(batch)
             else:
@@ -105,7 +108,9 @@ class _DrawnStep:
         batch: ForwardBatch,
         states: Sequence[SamplingState],
         wait: Callable[[], None] | None,
+        sums: torch.Tensor | None = None,
     ) -> None:
+        self._sums = sums
         self._logits = logits
         self._batch = batch
         self._states = states
@@ -117,7 +122,10 @@ class _DrawnStep:
             # Or its time would be taken for that of the next step.
             self._wait()
         with torch.inference_mode():
-            return draw(self._logits, self._batch, self._states)
+            samples = draw(self._logits, self._batch, self._states)
+        if self._sums is not None:
+            samples.pooled = self._sums.tolist()
+        return samples
 
 
 def _takes_likeliest(state: SamplingState) -> bool:

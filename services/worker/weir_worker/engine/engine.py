@@ -273,11 +273,14 @@ class Engine:
         """Note what a step computed; a block is published only now that its KV is written."""
         now_us = self._clock.now_us()
         row = 0
-        told = iter(samples.prompt_logprobs)
+        told, pooled = iter(samples.prompt_logprobs), iter(samples.pooled)
         for sequence, length in zip(plan.sequences, plan.lengths, strict=True):
             if sequence.told is not None:
                 sequence.told.extend(islice(told, len(sequence.untold(length))))
             sequence.advance(length)
+            if sequence.pooled is not None:
+                self._pool(sequence, next(pooled), now_us)
+                continue
             samples_here = sequence.computed == len(sequence.token_ids)
             if samples_here and row in samples.failures:
                 self._fail(sequence, samples.failures[row])
@@ -287,6 +290,20 @@ class Engine:
                     logprobs = samples.logprobs.get(row)
                     self._accept(sequence, samples.tokens[row], logprobs, now_us)
             row += samples_here
+
+    def _pool(self, sequence: Sequence, sums: list[float], now_us: int) -> None:
+        """Note hidden states; with the last of them the sequence ends. Its KV serves nobody."""
+        sequence.add_pooled(sums)
+        if sequence.remaining:
+            return
+        sequence.prefill_end_us = now_us
+        self._news.prefill_ended(sequence)
+        try:
+            self._news.embedded(sequence, sequence.embedding())
+        except ArithmeticError as error:
+            self._fail(sequence, str(error))
+            return
+        self._finish(sequence, FinishReason.STOP)
 
     def _fail(self, sequence: Sequence, problem: str) -> None:
         """End a sequence that no token could be drawn for."""

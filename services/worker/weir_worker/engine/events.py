@@ -68,6 +68,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `logprobs` holds one for each token, or nothing where they are not asked for. So does
     `prompt_logprobs`, in the first delta, for each token of the prompt but the first.
+    An attempt that asks for its embedding has one delta, with that alone.
     """
 
     request_id: str
@@ -76,6 +77,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     text: str
     logprobs: list[TokenLogprobs] = []
     prompt_logprobs: list[TokenLogprobs] = []
+    embedding: list[float] = []
 
 
 class Prefilled(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -168,6 +170,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True, array_like=True, kw_only=T
         max_context: most tokens of one request, prompt and output.
         kv_bytes_per_token: memory of one token's KV.
         tokenizer_fingerprint: SHA-256 of tokenizer.json.
+        embeddings: whether it makes them.
     """
 
     model: str
@@ -186,6 +189,7 @@ class Ready(msgspec.Struct, tag="ready", frozen=True, array_like=True, kw_only=T
     batch_invariant: bool
     kernels: str
     pid: int
+    embeddings: bool = False
 
 
 class StartFailed(msgspec.Struct, tag="failed", frozen=True, array_like=True):

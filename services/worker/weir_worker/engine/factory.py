@@ -92,6 +92,7 @@ def _runtime(config: EngineConfig, folder: ModelFolder) -> Runtime:
             dtype="none",
             attention_backend="none",
             batch_invariant=True,
+            embeddings=True,
         )
     built = start_build(config.kernels) if config.device in ("auto", "cpu") else None
     # Torch takes seconds to import, and the null model does without it.
@@ -118,4 +119,5 @@ def _ready(config: EngineConfig, model: ServedModel, runtime: Runtime, num_block
         batch_invariant=runtime.batch_invariant,
         kernels=runtime.kernels,
         pid=os.getpid(),
+        embeddings=runtime.embeddings,
     )

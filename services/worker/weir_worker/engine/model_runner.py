@@ -19,7 +19,12 @@ class ModelRunner:
     def run(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> Samples:
         """See `StepRunner.run`."""
         with torch.inference_mode():
-            return draw(self._model.forward(batch), batch, states)
+            if not batch.pooled:
+                return draw(self._model.forward(batch), batch, states)
+            logits, sums = self._model.pool(batch)
+            samples = draw(logits, batch, states)
+            samples.pooled = sums.tolist()
+            return samples
 
     def clear(self, blocks: Sequence[int]) -> None:
         """See `StepRunner.clear`."""

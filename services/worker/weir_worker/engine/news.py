@@ -77,6 +77,11 @@ class News:
         self._deltas.append(Delta(*key, [token_id], text, told, sequence.told or []))
         sequence.told = None
 
+    def embedded(self, sequence: Sequence, embedding: list[float]) -> None:
+        """Report the embedding of a sequence."""
+        key = sequence.request_id, sequence.attempt
+        self._deltas.append(Delta(*key, [], "", embedding=embedding))
+
     def rejected(self, submit: Submit, failure: Failure) -> None:
         """End a submission of which nothing ran."""
         self.counters.rejected += 1

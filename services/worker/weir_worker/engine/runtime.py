@@ -19,6 +19,7 @@ class Runtime:
         device, dtype, attention_backend: for people.
         kernels: instructions of the compiled kernels, or `off`; for people.
         batch_invariant: the self-test held that batch-mates and chunks change no bit.
+        embeddings: the runner sums up hidden states.
         allocate: makes the KV cache, (blocks, tokens of a block); raises WeirError.
     """
 
@@ -29,4 +30,5 @@ class Runtime:
     attention_backend: str
     batch_invariant: bool
     kernels: str = "off"
+    embeddings: bool = False
     allocate: Callable[[int, int], None] = _nothing

@@ -5,6 +5,7 @@ from enum import Enum, auto
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import FinishReason, Progress, Usage
 from weir_worker.engine.timeline import Timeline
+from weir_worker.engine.unit_vector import unit_vector
 from weir_worker.kv import BlockTable
 from weir_worker.models.base import SequenceSlice
 from weir_worker.sampling import SamplingState, TokenLogprobs
@@ -39,6 +40,8 @@ class Sequence:
         stop_ids: tokens that end it: end of sequence unless ignored, and stop ids.
         told: log-probabilities of the prompt's tokens but the first, as far as they are known;
             None where they are not asked for.
+        pooled: sum of the last hidden states of the computed tokens, empty before the first; None
+            where its embedding is not asked for.
         slice: its rows in the next forward pass, reused from step to step.
     """
 
@@ -51,6 +54,7 @@ class Sequence:
         "first_token_us",
         "high_water",
         "max_tokens",
+        "pooled",
         "preemptions",
         "prefill_end_us",
         "prefill_start_us",
@@ -103,6 +107,7 @@ class Sequence:
         self.sampling = SamplingState(submit.sampling, token_ids, stop_ids, constraint)
         asked = submit.sampling.prompt_logprobs is not None
         self.told: list[TokenLogprobs] | None = [] if asked else None
+        self.pooled: list[float] | None = [] if submit.embed else None
         self.slice = SequenceSlice(0, 0, table.indices)
         self.status = Status.WAITING
         self.computed = 0
@@ -123,7 +128,10 @@ class Sequence:
 
     @property
     def most_hit(self) -> int | None:
-        """Leading tokens that the cache may give it; None: any. What is not told is computed."""
+        """Leading tokens that the cache may give it; None: any. What is not told is computed, and
+        so is all that is pooled."""
+        if self.pooled is not None:
+            return 0
         return None if self.told is None else len(self.told)
 
     def untold(self, length: int) -> range:
@@ -155,7 +163,22 @@ class Sequence:
         self.timeline.preempted(now_us, self.computed)
         self.status = Status.WAITING
         self.computed = 0
+        if self.pooled is not None:
+            self.pooled = []
         self.preemptions += 1
+
+    def add_pooled(self, sums: list[float]) -> None:
+        """Note the sum of the last hidden states of tokens that were just computed."""
+        before = self.pooled or [0.0] * len(sums)
+        self.pooled = [one + other for one, other in zip(before, sums, strict=True)]
+
+    def embedding(self) -> list[float]:
+        """The mean of the hidden states of all its tokens, of Euclidean length 1.
+
+        Raises:
+            ArithmeticError: they are not finite, or all 0.
+        """
+        return unit_vector(self.pooled or ())
 
     def usage(self) -> Usage:
         """Return what has been used up to now."""

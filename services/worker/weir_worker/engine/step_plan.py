@@ -41,6 +41,7 @@ class StepPlan:
         logit_rows: list[int] = []
         states = []
         told: list[ToldRow] = []
+        pooled: list[tuple[int, int]] = []
         for sequence, length in zip(self.sequences, self.lengths, strict=True):
             start = sequence.computed
             end = start + length
@@ -53,10 +54,12 @@ class StepPlan:
             slices.append(sequence.slice)
             if sequence.told is not None:
                 _tell(sequence, length, len(tokens) - length, logit_rows, told)
-            if end == len(sequence.token_ids):
+            if sequence.pooled is not None:
+                pooled.append((len(tokens) - length, length))
+            elif end == len(sequence.token_ids):
                 logit_rows.append(len(tokens) - 1)
                 states.append(sequence.sampling)
-        return ForwardBatch(tokens, slices, logit_rows, told), states
+        return ForwardBatch(tokens, slices, logit_rows, told, pooled), states
 
 
 def _tell(

@@ -69,6 +69,7 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         attention_backend=model.attention_backend,
         batch_invariant=alone and device.type == "cpu" and batch_invariance(model),
         kernels=model.kernels if isinstance(model, LlamaModel) else "off",
+        embeddings=alone,
         allocate=allocate,
     )
 

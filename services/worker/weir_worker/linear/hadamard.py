@@ -34,6 +34,11 @@ class Hadamard:
         result: torch.Tensor = turned.transpose(-1, -2).reshape(x.shape)
         return result
 
+    def inverse(self, x: torch.Tensor) -> torch.Tensor:
+        """What was transformed into [..., width]; returns a new tensor of its type."""
+        blocks = x.reshape(*x.shape[:-1], -1, self.order) @ self.block().T.to(x.dtype)
+        return blocks.reshape(x.shape)
+
     def block(self) -> torch.Tensor:
         """The block, fp64 [order, order]: a row vector x is mapped to x @ block."""
         return torch.kron(self._base, self._power)

@@ -51,12 +51,15 @@ class ForwardBatch:
         slices: at most one slice of a sequence; their lengths sum to `rows`.
         logit_rows: rows whose logits are wanted, ascending; may be empty.
         told: which of these are of prompts and draw nothing.
+        pooled: (first, length) of rows whose last hidden states are summed up; none of them has
+            logits.
     """
 
     token_ids: Sequence[int]
     slices: Sequence[SequenceSlice]
     logit_rows: Sequence[int]
     told: Sequence[ToldRow] = ()
+    pooled: Sequence[tuple[int, int]] = ()
 
 
 class CausalModel(Protocol):
@@ -81,5 +84,14 @@ class CausalModel(Protocol):
         Returns:
             Logits, fp32 [len(logit_rows), vocab_size]; valid until the next call, which
             may reuse the memory.
+        """
+        ...
+
+    def pool(self, batch: ForwardBatch) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Compute the rows as `forward` does, and sum up the last hidden states of some.
+
+        Returns:
+            Logits, as `forward`; and sums over the pooled rows, fp64 [len(pooled), hidden_size],
+            of what enters the projection to logits.
         """
         ...

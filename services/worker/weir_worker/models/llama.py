@@ -59,6 +59,7 @@ class LlamaModel:
         gain = weights.take("model.norm.weight") + config.member.gain_offset
         self._norm = parts.norm(gain, config.hidden_size, config.rms_norm_eps)
         self._head = weights.head(parts, tied=config.tie_word_embeddings)
+        self._own_hidden = weights.hidden()
         self._rotary = {
             rope: RotaryTable(rope, config.head_dim, config.max_context, device, dtype)
             for rope in {kind.rope for kind in config.layers}
@@ -120,6 +121,26 @@ class LlamaModel:
         return self.compute(plan.rows.arrange(tokens), plan, plan.rows.locate(wanted))
 
     @torch.inference_mode()
+    def pool(self, batch: ForwardBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `CausalModel.pool`; not for a model that several ranks share."""
+        cache = self._cache
+        if cache is None:
+            raise RuntimeError("pool before allocate_kv")
+        plan = self._attention.plan(batch, cache)
+        tokens = torch.tensor(batch.token_ids, dtype=torch.int64, device=self._device)
+        rows = sorted({*batch.logit_rows, *(row for span in batch.pooled for row in _rows(*span))})
+        wanted = torch.tensor(rows, dtype=torch.int64, device=self._device)
+        hidden = self._hidden(plan.rows.arrange(tokens), plan, plan.rows.locate(wanted), cache)
+        at = {row: place for place, row in enumerate(rows)}
+        sums = [
+            hidden[at[first] : at[first] + length].double().sum(0) for first, length in batch.pooled
+        ]
+        places = [at[row] for row in batch.logit_rows]
+        told = hidden[torch.tensor(places, dtype=torch.int64, device=self._device)]
+        logits = self._head(told).float() if places else hidden.new_empty((0, 0))
+        return logits, self._own_hidden(torch.stack(sums).cpu())
+
+    @torch.inference_mode()
     def compute(
         self, tokens: torch.Tensor, plan: AttentionPlan, wanted: torch.Tensor
     ) -> torch.Tensor:
@@ -135,13 +156,19 @@ class LlamaModel:
         """
         if self._cache is None:
             raise RuntimeError("a step before allocate_kv")
+        hidden = self._hidden(tokens, plan, wanted, self._cache)
+        if not len(wanted):
+            return hidden.new_empty((0, self._config.vocab_size), dtype=torch.float32)
+        return self._ranks.joined(self._head(hidden).float(), self._config.vocab_size)
+
+    def _hidden(
+        self, tokens: torch.Tensor, plan: AttentionPlan, wanted: torch.Tensor, cache: PagedKvCache
+    ) -> torch.Tensor:
+        """What enters the projection to logits, [len(wanted), hidden_size]."""
         x = self._ranks.embedded(tokens, self._embedding)
         x.mul_(self._config.embedding_scale)
-        x = self._run_layers(x, plan, self._cache, wanted)
-        if not len(wanted):
-            return x.new_empty((0, self._config.vocab_size), dtype=torch.float32)
-        logits = self._head(self._norm(x)).float()
-        return self._ranks.joined(logits, self._config.vocab_size)
+        x = self._run_layers(x, plan, cache, wanted)
+        return self._norm(x) if len(wanted) else x
 
     @property
     def plans_decodes(self) -> bool:
@@ -181,3 +208,7 @@ class LlamaModel:
                 x, attended = x[wanted], attended[wanted]
             x = layer.finish(x, attended)
         return x
+
+
+def _rows(first: int, length: int) -> range:
+    return range(first, first + length)

@@ -1,6 +1,7 @@
 """Weights of a turned model, for linear layers of 8 bits."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -49,6 +50,12 @@ class RotatedWeights(Weights):
         return parts.int8_linear(
             self._rounded(parts, "logits", lambda: self._rotation.output(name, take))
         )
+
+    def hidden(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """See `Weights.hidden`."""
+        # A copy: a view would keep the whole file in memory.
+        gain = super().take("model.norm.weight").double().clone()
+        return partial(self._rotation.hidden, gain=gain)
 
     def _rounded(self, parts: Parts, name: str, make: Callable[[], torch.Tensor]) -> Int8Weight:
         def made() -> dict[str, torch.Tensor]:

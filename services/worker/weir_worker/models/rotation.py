@@ -70,6 +70,11 @@ class Rotation:
         """The projection to logits, whose original has that name."""
         return self._vocabulary(take(name), take("model.norm.weight").double())
 
+    def hidden(self, turned: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        """What enters the projection to logits, fp64 [..., hidden_size], in the model's own
+        coordinates and with the gain of its last norm."""
+        return self._residual.inverse(turned.double()) * self._signs * gain
+
     def _top(self, name: str, take: Take) -> torch.Tensor:
         if name in _TOP:
             return self._vocabulary(take(name), torch.ones((), dtype=torch.float64))

@@ -1,6 +1,7 @@
 """The tensors of a safetensors folder, each taken once and checked for shape."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,10 @@ class Weights:
     def head(self, parts: Parts, *, tied: bool) -> Linear:
         """The projection to logits; `tied`: by the embedding."""
         return parts.head(self.take(self._head_name(tied)))
+
+    def hidden(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Brings what enters that projection into the model's own coordinates."""
+        return lambda states: states
 
     def _head_name(self, tied: bool) -> str:
         return _EMBEDDING if tied or _HEAD not in self else _HEAD

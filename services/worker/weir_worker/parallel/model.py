@@ -69,6 +69,10 @@ class ParallelModel:
             self._group.lost(f"a tensor parallel step failed ({type(error).__name__}: {error})")
             raise
 
+    def pool(self, batch: ForwardBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `CausalModel.pool`: such a model says that it makes no embeddings."""
+        raise RuntimeError("a model that ranks share makes no embeddings")
+
     def close(self) -> None:
         """End the other ranks and leave the process group."""
         self._group.close()

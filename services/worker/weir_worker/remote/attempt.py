@@ -104,7 +104,11 @@ class RemoteAttempt:
             token_ids = self._tokenise(piece.text)
         else:
             self._check_ids(token_ids)
-        if token_ids or piece.text:
+        if piece.embedding:
+            self._note_first()
+            key = self.submit.request_id, self.submit.attempt
+            self._news.add_delta(Delta(*key, [], "", embedding=piece.embedding))
+        elif token_ids or piece.text:
             self._note_first()
             self._completion += len(token_ids)
             submit = self.submit

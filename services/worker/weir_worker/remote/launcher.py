@@ -99,4 +99,5 @@ def _ready(options: RemoteOptions, config: EngineConfig, folder: ModelFolder) ->
         batch_invariant=False,
         kernels="off",
         pid=os.getpid(),
+        embeddings=options.embeddings,
     )

@@ -14,7 +14,8 @@ import msgspec
 
 from weir_core.errors import Reason, WeirError
 from weir_worker.engine.commands import Submit
-from weir_worker.engine.events import Usage
+from weir_worker.engine.events import FinishReason, Usage
+from weir_worker.engine.unit_vector import unit_vector
 from weir_worker.remote.answers import finish_of, model_not_there
 from weir_worker.remote.completion_body import Untokenise, completion_body
 from weir_worker.remote.dialect import DIALECTS
@@ -47,6 +48,19 @@ class Choice(msgspec.Struct, frozen=True):
     text: str = ""
     token_ids: list[int] | None = None
     finish_reason: str | None = None
+
+
+class EmbeddedInput(msgspec.Struct, frozen=True):
+    """One input's embedding."""
+
+    embedding: list[float]
+
+
+class EmbeddingAnswer(msgspec.Struct, frozen=True):
+    """An answer of the embeddings API."""
+
+    data: list[EmbeddedInput]
+    usage: ReportedUsage | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -96,6 +110,9 @@ class OpenAiUpstream:
 
     async def complete(self, submit: Submit) -> AsyncGenerator[Piece]:
         """See `Upstream`."""
+        if submit.embed:
+            yield await self._embed(submit)
+            return
         body = completion_body(submit, self._options.model, self._dialect, self._untokenise)
         if self._dialect.cache_salt:
             body["cache_salt"] = self._salt_of(submit.tenant)
@@ -109,6 +126,18 @@ class OpenAiUpstream:
                         return
                     if line.startswith("data:"):
                         yield _piece(self._decode(data))
+        except httpx2.HTTPError as error:
+            raise WeirError(Reason.WORKER_LOST, f"the upstream engine: {_what(error)}") from None
+
+    async def _embed(self, submit: Submit) -> Piece:
+        ids = submit.prompt_token_ids
+        given = ids if self._dialect.token_prompts else self._untokenise(ids)
+        body = {"model": self._options.model, "input": given, "encoding_format": "float"}
+        try:
+            async with self._client.stream("POST", "embeddings", json=body) as response:
+                if response.status_code != httpx2.codes.OK:
+                    raise _refused(response.status_code, await _beginning(response))
+                return _embedding(await _whole(response))
         except httpx2.HTTPError as error:
             raise WeirError(Reason.WORKER_LOST, f"the upstream engine: {_what(error)}") from None
 
@@ -133,6 +162,28 @@ async def _beginning(response: httpx2.Response) -> str:
         if len(body) >= _LONGEST_REFUSAL:
             break
     return body.decode(errors="replace")
+
+
+async def _whole(response: httpx2.Response) -> bytes:
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > _LONGEST_LINE:
+            raise WeirError(Reason.ENGINE_FAILED, "the upstream engine sent an endless answer")
+    return body
+
+
+def _embedding(body: bytes) -> Piece:
+    try:
+        answer = msgspec.json.decode(body, type=EmbeddingAnswer)
+        (only,) = answer.data
+        embedding = unit_vector(only.embedding)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+        raise WeirError(
+            Reason.ENGINE_FAILED,
+            "the upstream engine sent what is no answer of the embeddings API",
+        ) from None
+    return Piece([], "", FinishReason.STOP, _usage(answer.usage), embedding)
 
 
 async def _lines(response: httpx2.Response) -> AsyncGenerator[str]:

@@ -17,12 +17,14 @@ class Piece(msgspec.Struct, frozen=True):
         text: new text.
         finish: why the answer ended, in its last piece.
         usage: what the upstream counted in all, once it has told.
+        embedding: of the input, where that was asked for.
     """
 
     token_ids: list[int] | None = None
     text: str = ""
     finish: FinishReason | None = None
     usage: Usage | None = None
+    embedding: list[float] = []
 
 
 class Upstream(Protocol):
@@ -37,7 +39,7 @@ class Upstream(Protocol):
         """
 
     def complete(self, submit: Submit) -> AsyncGenerator[Piece]:
-        """Compute one attempt; closing the generator cancels it at the upstream.
+        """Compute one attempt, or its embedding; closing the generator cancels it at the upstream.
 
         Raises:
             WeirError: QUEUE_FULL if the upstream is busy, WORKER_LOST if it went away or fell

@@ -192,6 +192,7 @@ class Enqueue(_message.Message):
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
     RUNNING_WORKER_ID_FIELD_NUMBER: _builtins.int
     WAITING_SINCE_FIELD_NUMBER: _builtins.int
+    EMBED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     priority: _builtins.int
     """0 to 100, higher is more urgent, already clamped to the tenant's maximum."""
@@ -213,6 +214,8 @@ class Enqueue(_message.Message):
     """It runs already: where, as attempt number `attempts`. Told to a scheduler that does not
     know it yet, which takes it over and dispatches nothing.
     """
+    embed: _builtins.bool
+    """It asks for embeddings: for a worker that makes them. Nothing is generated."""
     @_builtins.property
     def subject(self) -> _subject_pb2.Subject: ...
     @_builtins.property
@@ -265,10 +268,11 @@ class Enqueue(_message.Message):
         preemptions: _builtins.int = ...,
         running_worker_id: _builtins.str = ...,
         waiting_since: _timestamp_pb2.Timestamp | None = ...,
+        embed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "deadline", b"deadline", "subject", b"subject", "trace", b"trace", "waiting_since", b"waiting_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempts", b"attempts", "choices", b"choices", "class", b"class", "deadline", b"deadline", "excluded_workers", b"excluded_workers", "fallback_versions", b"fallback_versions", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "mode", b"mode", "preemptions", b"preemptions", "prefix_hashes", b"prefix_hashes", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "running_worker_id", b"running_worker_id", "session_id", b"session_id", "subject", b"subject", "trace", b"trace", "waiting_since", b"waiting_since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempts", b"attempts", "choices", b"choices", "class", b"class", "deadline", b"deadline", "embed", b"embed", "excluded_workers", b"excluded_workers", "fallback_versions", b"fallback_versions", "latency_sla", b"latency_sla", "max_new_tokens", b"max_new_tokens", "mode", b"mode", "preemptions", b"preemptions", "prefix_hashes", b"prefix_hashes", "priority", b"priority", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "running_worker_id", b"running_worker_id", "session_id", b"session_id", "subject", b"subject", "trace", b"trace", "waiting_since", b"waiting_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -64,6 +64,7 @@ class WorkerRegistration(_message.Message):
     DEDICATED_TENANT_ID_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
     START_DURATION_FIELD_NUMBER: _builtins.int
+    EMBEDDINGS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """Unique per process start."""
     address: _builtins.str
@@ -86,6 +87,8 @@ class WorkerRegistration(_message.Message):
     """Fingerprint of the tokenizer, 32 bytes; requests hashed with another are refused."""
     dedicated_tenant_id: _builtins.str
     """Empty: any tenant."""
+    embeddings: _builtins.bool
+    """It makes embeddings."""
     @_builtins.property
     def running(self) -> _containers.RepeatedCompositeFieldContainer[_lifecycle_pb2.Attempt]:
         """Attempts that already run here (a worker that reconnects)."""
@@ -113,10 +116,11 @@ class WorkerRegistration(_message.Message):
         dedicated_tenant_id: _builtins.str = ...,
         running: _abc.Iterable[_lifecycle_pb2.Attempt] | None = ...,
         start_duration: _duration_pb2.Duration | None = ...,
+        embeddings: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "batch_invariant", b"batch_invariant", "batching", b"batching", "block_size", b"block_size", "dedicated_tenant_id", b"dedicated_tenant_id", "gpu_id", b"gpu_id", "max_concurrent_requests", b"max_concurrent_requests", "max_context_tokens", b"max_context_tokens", "model", b"model", "model_version", b"model_version", "profile", b"profile", "running", b"running", "start_duration", b"start_duration", "tokenizer_fingerprint", b"tokenizer_fingerprint", "total_kv_blocks", b"total_kv_blocks", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "batch_invariant", b"batch_invariant", "batching", b"batching", "block_size", b"block_size", "dedicated_tenant_id", b"dedicated_tenant_id", "embeddings", b"embeddings", "gpu_id", b"gpu_id", "max_concurrent_requests", b"max_concurrent_requests", "max_context_tokens", b"max_context_tokens", "model", b"model", "model_version", b"model_version", "profile", b"profile", "running", b"running", "start_duration", b"start_duration", "tokenizer_fingerprint", b"tokenizer_fingerprint", "total_kv_blocks", b"total_kv_blocks", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

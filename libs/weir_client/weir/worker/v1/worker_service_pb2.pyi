@@ -102,6 +102,7 @@ class GenerationSpec(_message.Message):
     TOKENIZER_FINGERPRINT_FIELD_NUMBER: _builtins.int
     KV_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    EMBED_LENGTHS_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     tenant_prefix_tokens: _builtins.int
     """Leading tokens that any request of the tenant may share: system message, tools, template,
@@ -141,6 +142,13 @@ class GenerationSpec(_message.Message):
     def grammar(self) -> _sampling_pb2.Grammar:
         """What the output must match."""
 
+    @_builtins.property
+    def embed_lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Not empty: nothing is generated. The prompt is so many inputs one after the other, of these
+        lengths, 1 to 64 of them; each is answered by one delta with its embedding, whose `choice` is
+        its place. Only of workers that registered with `embeddings`.
+        """
+
     def __init__(
         self,
         *,
@@ -159,10 +167,11 @@ class GenerationSpec(_message.Message):
         tokenizer_fingerprint: _builtins.bytes = ...,
         kv: Global___KvPolicy | None = ...,
         grammar: _sampling_pb2.Grammar | None = ...,
+        embed_lengths: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "kv", b"kv", "sampling", b"sampling", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "grammar", b"grammar", "kv", b"kv", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "private_scope", b"private_scope", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling", "tenant_id", b"tenant_id", "tenant_prefix_tokens", b"tenant_prefix_tokens", "tokenizer_fingerprint", b"tokenizer_fingerprint", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrival_time", b"arrival_time", "attempt", b"attempt", "deadline", b"deadline", "embed_lengths", b"embed_lengths", "grammar", b"grammar", "kv", b"kv", "max_new_tokens", b"max_new_tokens", "model", b"model", "priority", b"priority", "private_scope", b"private_scope", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling", "tenant_id", b"tenant_id", "tenant_prefix_tokens", b"tenant_prefix_tokens", "tokenizer_fingerprint", b"tokenizer_fingerprint", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -273,6 +282,7 @@ class AttemptDelta(_message.Message):
     LOGPROBS_FIELD_NUMBER: _builtins.int
     CHOICE_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Text that can be shown; may lag behind the ids."""
     completion_tokens: _builtins.int
@@ -293,6 +303,10 @@ class AttemptDelta(_message.Message):
     def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_sampling_pb2.TokenLogprobs]:
         """First delta of answer 0 only, if asked for: one for each token of the prompt but the first."""
 
+    @_builtins.property
+    def embedding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The embedding of an input, of Euclidean length 1; as wide as the model."""
+
     def __init__(
         self,
         *,
@@ -304,10 +318,11 @@ class AttemptDelta(_message.Message):
         logprobs: _abc.Iterable[_sampling_pb2.TokenLogprobs] | None = ...,
         choice: _builtins.int = ...,
         prompt_logprobs: _abc.Iterable[_sampling_pb2.TokenLogprobs] | None = ...,
+        embedding: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cached_prompt_tokens", b"cached_prompt_tokens", "choice", b"choice", "completion_tokens", b"completion_tokens", "logprobs", b"logprobs", "prompt_logprobs", b"prompt_logprobs", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cached_prompt_tokens", b"cached_prompt_tokens", "choice", b"choice", "completion_tokens", b"completion_tokens", "embedding", b"embedding", "logprobs", b"logprobs", "prompt_logprobs", b"prompt_logprobs", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
