@@ -21,6 +21,7 @@ from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.headroom import default_max_new_tokens
 from weir_gateway.intake.kv_use import check_kv_quota, kv_policy_of, placement_hashes
+from weir_gateway.intake.session_turn import SessionTurn
 from weir_gateway.keys import generate_key
 from weir_gateway.text.model_text import Prompt
 
@@ -117,9 +118,23 @@ async def test_the_scheduler_is_told_the_names_of_the_shared_prefix_alone(tmp_pa
         "r", prepared, RequestFacts(), deadline_us=0, trace=TraceContext()
     ).prefix_hashes
     assert list(told) == names
-    assert len(placement_hashes(prepared, "ses_1")) == 3
-    assert placement_hashes(prepared, "ses_1")[:2] == names
-    assert placement_hashes(prepared, "ses_1")[2] != placement_hashes(prepared, "ses_2")[2]
+    one, two, branch = (
+        placement_hashes(replace(prepared, session=turn))
+        for turn in (
+            SessionTurn("ses_1", 600_000),
+            SessionTurn("ses_2", 600_000),
+            SessionTurn("ses_1", 600_000, keeps=False),
+        )
+    )
+    assert (len(one), one[:2], branch) == (3, names, names)
+    assert one[2] != two[2]
+
+
+def test_a_sessions_kv_is_kept_as_long_as_it_may_be_idle() -> None:
+    turn = SessionTurn("ses_1", 1_200_000)
+    for seconds, kept_ms in ((None, 1_200_000), (0, 0), (600, 600_000), (1800, 1_200_000)):
+        plan = {} if seconds is None else {"session_ttl_s": seconds}
+        assert kv_policy_of(caller(plan)[1].policy.kv, turn).session_ttl_ms == kept_ms
 
 
 def test_the_default_bound_fits_the_quota() -> None:

@@ -21,13 +21,15 @@ MOST_HASHES = 512
 def kv_policy_of(policy: TenantKvPolicy, turn: SessionTurn | None = None) -> KvPolicy:
     """The tenant's part of the cache as a worker is told it; of a session's turn, for as long as
     the session may be idle, unless the policy says less."""
-    most_ms = DEFAULT_SESSION_TTL_MS if turn is None else turn.ttl_ms
     chosen = policy.HasField("session_ttl_ms")
+    ttl_ms = policy.session_ttl_ms if chosen else DEFAULT_SESSION_TTL_MS
+    if turn is not None:
+        ttl_ms = min(ttl_ms, turn.ttl_ms) if chosen else turn.ttl_ms
     return KvPolicy(
         max_tokens=policy.max_tokens,
         weight=policy.weight or 1,
         share_private=policy.share_private,
-        session_ttl_ms=min(policy.session_ttl_ms, most_ms) if chosen else most_ms,
+        session_ttl_ms=ttl_ms,
     )
 
 
