@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from sqlalchemy import ColumnElement, RowMapping, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
@@ -16,9 +16,6 @@ from weir_gateway.state.state import State
 CHUNK_BYTES = 1_048_576
 """Of an uploaded file's chunks, the last apart."""
 
-_STALLED_MS = 3_600_000
-_SWEPT_FILES = 100
-_SWEPT_CHUNKS = 16
 _INFO = (
     files.c.id,
     files.c.tenant_id,
@@ -112,7 +109,7 @@ class FileStore:
         )
         row = (await connection.execute(grown)).one_or_none()
         if row is None:
-            raise _not_found(file_id)
+            raise file_not_found(file_id)
         chunk = {"file_id": file_id, "number": row.chunks - 1, "content": content}
         await connection.execute(chunks.insert().values(chunk))
         return str(row.tenant_id)
@@ -141,7 +138,7 @@ class FileStore:
         )
         row = (await connection.execute(shown)).mappings().one_or_none()
         if row is None:
-            raise _not_found(file_id)
+            raise file_not_found(file_id)
         return _file(row)
 
     async def is_empty(self, connection: AsyncConnection, file_id: str) -> bool:
@@ -159,7 +156,7 @@ class FileStore:
         query = select(*_INFO).where(files.c.id == file_id, self._seen_by(tenant_id))
         row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
-            raise _not_found(file_id)
+            raise file_not_found(file_id)
         return _file(row)
 
     async def list_files(
@@ -197,7 +194,7 @@ class FileStore:
             query = select(files.c.chunks).where(files.c.id == file_id)
             count = (await connection.execute(query)).scalar_one_or_none()
         if count is None:
-            raise _not_found(file_id)
+            raise file_not_found(file_id)
         first, left_out = divmod(start, CHUNK_BYTES)
         for number in range(first, count):
             async with self._state.reading() as connection:
@@ -206,7 +203,7 @@ class FileStore:
                 )
                 content = (await connection.execute(query)).scalar_one_or_none()
             if content is None:
-                raise _not_found(file_id)
+                raise file_not_found(file_id)
             yield content[left_out:] if number == first else content
 
     async def hold(self, connection: AsyncConnection, file_id: str) -> None:
@@ -221,71 +218,13 @@ class FileStore:
             update(files).where(files.c.id == file_id).values(readers=files.c.readers - 1)
         )
 
-    async def remove(self, tenant_id: str, file_id: str) -> None:
-        """Removes a file of a tenant.
-
-        Raises:
-            WeirError: FILE_NOT_FOUND, or STATE_CONFLICT: a batch still reads it.
-        """
-        async with self._state.writing() as connection:
-            await self.look(connection, tenant_id, file_id)
-            free = and_(files.c.id == file_id, files.c.readers == 0)
-            if not await self._mark_removed(connection, free):
-                raise WeirError(
-                    Reason.STATE_CONFLICT,
-                    f"a batch still reads the file {file_id}; wait until the batch is in "
-                    "progress, or cancel it, and delete the file then",
-                )
-        await self._drop(file_id)
-
-    async def abandon(self, file_id: str) -> None:
-        """Removes a file that was not written to its end."""
-        async with self._state.writing() as connection:
-            await self.discard(connection, file_id)
-        await self._drop(file_id)
-
     async def discard(self, connection: AsyncConnection, file_id: str) -> None:
         """Lets a file that was not written to its end be swept."""
-        unfinished = and_(files.c.id == file_id, files.c.state == FileState.WRITING)
-        await self._mark_removed(connection, unfinished)
-        await connection.execute(update(files).where(files.c.id == file_id).values(readers=0))
-
-    async def sweep(self) -> int:
-        """Removes what has expired and what nobody writes any more; how many files went."""
-        now_ms = self._now_ms()
-        expired = and_(
-            files.c.state == FileState.READY,
-            files.c.expires_ms.between(1, now_ms),
+        await connection.execute(
+            update(files)
+            .where(files.c.id == file_id, files.c.state == FileState.WRITING)
+            .values(state=FileState.REMOVED, readers=0)
         )
-        stalled = and_(
-            files.c.state == FileState.WRITING, files.c.written_ms < now_ms - _STALLED_MS
-        )
-        async with self._state.writing() as connection:
-            await self._mark_removed(connection, and_(or_(expired, stalled), files.c.readers == 0))
-            query = select(files.c.id).where(files.c.state == FileState.REMOVED)
-            found = list((await connection.execute(query.limit(_SWEPT_FILES))).scalars())
-        for file_id in found:
-            await self._drop(file_id)
-        return len(found)
-
-    async def _mark_removed(self, connection: AsyncConnection, which: ColumnElement[bool]) -> bool:
-        marked = await connection.execute(
-            update(files).where(which).values(state=FileState.REMOVED)
-        )
-        return marked.rowcount > 0
-
-    async def _drop(self, file_id: str) -> None:
-        """Deletes the content in several transactions, so that no writer waits long for it."""
-        some = select(chunks.c.number).where(chunks.c.file_id == file_id).limit(_SWEPT_CHUNKS)
-        gone = delete(chunks).where(
-            chunks.c.file_id == file_id, chunks.c.number.in_(some.scalar_subquery())
-        )
-        left = True
-        while left:
-            async with self._state.writing() as connection:
-                left = (await connection.execute(gone)).rowcount == _SWEPT_CHUNKS
-                if not left:
-                    await connection.execute(delete(files).where(files.c.id == file_id))
 
     async def _count(self, connection: AsyncConnection, tenant_id: str) -> int:
         query = select(func.count()).select_from(files).where(_kept_by(tenant_id))
@@ -314,7 +253,8 @@ def _file(row: RowMapping) -> File:
     return File(**row)
 
 
-def _not_found(file_id: str) -> WeirError:
+def file_not_found(file_id: str) -> WeirError:
+    """The error for a file that there is not."""
     return WeirError(
         Reason.FILE_NOT_FOUND,
         f"there is no file {file_id[:80]!r}; GET /v1/files lists those that there are",

@@ -14,6 +14,7 @@ from weir_core.ids import new_request_id
 from weir_gateway.caller.caller import Caller
 from weir_gateway.files.bounds import MAX_FILE_BYTES, bounds_of
 from weir_gateway.files.file import File
+from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.files.query import Query
 from weir_gateway.files.upload_body import UploadBody
@@ -31,7 +32,7 @@ class FilePages:
 
     Args:
         reception: knows who calls.
-        store: the files.
+        store, remover: the files.
         uploader: takes uploads.
         clock: for ids.
         stall_s: an upload of which nothing comes for so long is given up.
@@ -42,12 +43,14 @@ class FilePages:
         *,
         reception: Reception,
         store: FileStore,
+        remover: FileRemover,
         uploader: Uploader,
         clock: Clock,
         stall_s: float,
     ) -> None:
         self._reception = reception
         self._store = store
+        self._remover = remover
         self._uploader = uploader
         self._clock = clock
         self._stall_s = stall_s
@@ -100,7 +103,7 @@ class FilePages:
         """`DELETE /v1/files/{file_id}`."""
         caller = self._caller(request)
         file_id = request.path_params["file_id"]
-        await self._store.remove(caller.tenant_id, file_id)
+        await self._remover.remove(caller.tenant_id, file_id)
         return self._json({"id": file_id, "object": "file", "deleted": True})
 
     async def content(self, request: Request) -> Response:

@@ -3,6 +3,7 @@
 from starlette.routing import BaseRoute
 
 from weir_core.clock import Clock
+from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.files.pages import FilePages
 from weir_gateway.files.sweeper import FileSweeper
@@ -22,11 +23,13 @@ class FileRoom:
     def __init__(self, *, state: State, reception: Reception, clock: Clock, stall_s: float) -> None:
         self.store = FileStore(state, clock)
         self._state = state
-        self._sweeper = FileSweeper(self.store)
+        remover = FileRemover(state, self.store, clock)
+        self._sweeper = FileSweeper(remover)
         self._pages = FilePages(
             reception=reception,
             store=self.store,
-            uploader=Uploader(self.store),
+            remover=remover,
+            uploader=Uploader(self.store, remover),
             clock=clock,
             stall_s=stall_s,
         )

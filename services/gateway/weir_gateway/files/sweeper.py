@@ -5,7 +5,7 @@ import asyncio
 from weir_core.errors import WeirError
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.files.file_store import FileStore
+from weir_gateway.files.file_remover import FileRemover
 
 _log = get_logger(__name__)
 
@@ -15,8 +15,8 @@ _EVERY_S = 60.0
 class FileSweeper:
     """Several gateways may sweep at once."""
 
-    def __init__(self, store: FileStore, *, every_s: float = _EVERY_S) -> None:
-        self._store = store
+    def __init__(self, remover: FileRemover, *, every_s: float = _EVERY_S) -> None:
+        self._remover = remover
         self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
 
@@ -33,6 +33,6 @@ class FileSweeper:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                await self._store.sweep()
+                await self._remover.sweep()
             except WeirError as error:
                 _log.warning("files_not_swept", reason=error.reason)

@@ -6,6 +6,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.files.bounds import MAX_FILE_BYTES, FileBounds
 from weir_gateway.files.file import File
+from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import CHUNK_BYTES, FileStore
 from weir_gateway.files.upload_body import UploadBody
 from weir_gateway.files.upload_fields import read_fields
@@ -21,8 +22,9 @@ _ABANDON_S = 10.0
 class Uploader:
     """See the module."""
 
-    def __init__(self, store: FileStore) -> None:
+    def __init__(self, store: FileStore, remover: FileRemover) -> None:
         self._store = store
+        self._remover = remover
         self._running = 0
 
     async def take(
@@ -82,7 +84,7 @@ class Uploader:
     async def _abandon(self, file_id: str) -> None:
         try:
             async with asyncio.timeout(_ABANDON_S):
-                await self._store.abandon(file_id)
+                await self._remover.abandon(file_id)
         except (WeirError, TimeoutError):
             # The sweep removes it.
             _log.warning("upload_left_to_sweep", file_id=file_id)
