@@ -85,12 +85,12 @@ class JobCharges:
             .limit(most)
             .with_for_update(skip_locked=True)
         )
-        statement = (
+        taken = (
             update(jobs)
-            .where(jobs.c.id.in_(due), is_due)
             .values(charge_due_ms=now_ms + _AGAIN_MS)
             .returning(jobs.c.id, jobs.c.charge)
         )
         async with self._state.writing() as connection:
-            found = await connection.execute(statement)
+            ids = list((await connection.execute(due)).scalars())
+            found = await connection.execute(taken.where(jobs.c.id.in_(ids)))
             return [Charge(job_id, message) for job_id, message in found]

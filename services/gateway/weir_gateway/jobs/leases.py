@@ -114,12 +114,9 @@ class JobLeases:
             )
             .order_by(jobs.c.not_before_ms, jobs.c.id)
             .limit(most)
-            # Nothing on SQLite, where writers take turns.
-            .with_for_update(skip_locked=True)
         )
-        statement = (
+        taken = (
             update(jobs)
-            .where(jobs.c.id.in_(due), jobs.c.state == _QUEUED)
             .values(
                 state=_RUNNING,
                 runner_id=runner_id,
@@ -132,8 +129,19 @@ class JobLeases:
             )
             .returning(*whole_columns)
         )
+        async with self._state.reading() as connection:
+            # A look that no writer waits for.
+            if (await connection.execute(due.limit(1))).first() is None:
+                return []
         async with self._state.writing() as connection:
-            return [to_job(row) for row in await connection.execute(statement)]
+            # Not as a part of the update: PostgreSQL may run that part more than once. Of no
+            # effect on SQLite, where writers take turns.
+            locked = due.with_for_update(skip_locked=True)
+            ids = list((await connection.execute(locked)).scalars())
+            if not ids:
+                return []
+            rows = await connection.execute(taken.where(jobs.c.id.in_(ids)))
+            return [to_job(row) for row in rows]
 
     async def end(self, runner_id: str, job: Job, end: End) -> bool:
         """Writes down the end of a claimed job, once; safe to repeat after any failure.

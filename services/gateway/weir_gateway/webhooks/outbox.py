@@ -95,9 +95,8 @@ class Outbox:
             .limit(most)
             .with_for_update(skip_locked=True)
         )
-        statement = (
+        taken = (
             update(messages)
-            .where(messages.c.id.in_(due), is_due)
             .values(due_ms=now_ms + _LEASE_MS, attempts=messages.c.attempts + 1)
             .returning(
                 messages.c.id,
@@ -108,7 +107,8 @@ class Outbox:
             )
         )
         async with self._state.writing() as connection:
-            rows = (await connection.execute(statement)).all()
+            ids = list((await connection.execute(due)).scalars())
+            rows = (await connection.execute(taken.where(messages.c.id.in_(ids)))).all()
             keys = {
                 tenant: await self._secrets.in_force(connection, tenant)
                 for tenant in {row.tenant_id for row in rows}
