@@ -25,6 +25,8 @@ from weir_core.telemetry.telemetry import Telemetry
 from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.request_guard import RequestGuard
+from weir_gateway.degradation.degrader import Degrader
+from weir_gateway.degradation.metrics import DegradationMetrics
 from weir_gateway.directory.follower import Directory
 from weir_gateway.flow.ending import access_ended
 from weir_gateway.flow.extender import ExtendBounds, Extender
@@ -46,8 +48,8 @@ from weir_gateway.metrics_views import MetricsViews
 from weir_gateway.native.inference_servicer import InferenceServicer
 from weir_gateway.openai.app import create_http_app
 from weir_gateway.openai.limits_page import LimitsPage
-from weir_gateway.rooms import Rooms
 from weir_gateway.prefixes.room import PrefixRoom
+from weir_gateway.rooms import Rooms
 from weir_gateway.sessions.room import SessionRoom
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import open_state
@@ -156,6 +158,9 @@ class Edge:
             guard=RequestGuard(directory, clock),
             reads=RequestGuard(directory, clock, counted=_READS),
             preparer=self._preparer,
+            degrader=Degrader(
+                directory, self._preparer, self.desk, DegradationMetrics(telemetry.registry)
+            ),
             desk=self.desk,
             metrics=metrics,
             most_s=settings.request_timeout_s,

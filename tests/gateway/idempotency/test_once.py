@@ -66,6 +66,16 @@ async def test_a_second_call_gets_the_same_bytes(
     assert len(pair.first.limiter.accounts) == 1
 
 
+async def test_a_response_for_later_is_submitted_once(pair: Pair) -> None:
+    body = {"model": MODEL, "input": "hi", "max_output_tokens": 3, "background": True}
+    first = await post(pair.first, "later", body, "/v1/responses")
+    assert first.status_code == 200, first.text
+    again = await post(pair.second, "later", body, "/v1/responses")
+    assert again.json()["id"] == first.json()["id"]
+    await eventually(lambda: pair.charges == 1)
+    assert pair.runs == 1
+
+
 async def test_another_form_of_the_same_body_is_the_same_request(pair: Pair) -> None:
     await post(pair.first, "form", WHOLE)
     turned = json.dumps(dict(reversed(WHOLE.items())), indent=3)

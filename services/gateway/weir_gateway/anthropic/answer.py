@@ -33,6 +33,8 @@ class AnthropicAnswer:
             "role": "assistant",
             "model": prepared.subject.model,
         }
+        if prepared.degradations:
+            self._head["degradations"] = prepared.degradations
 
     def opening(self) -> bytes:
         """The first event of a stream; what was cached is told with the last."""

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from weir.directory.v1.directory_pb2 import DegradationPolicy, Truncation
 from weir_gateway.directory.entries import Entry
 
 _LONGEST_WAIT_MS = 600_000
@@ -17,16 +16,6 @@ class DegradationEntry(Entry):
     min_new_tokens: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = None
     max_wait_ms: Annotated[int, Field(ge=1, le=_LONGEST_WAIT_MS)] | None = None
     truncate: Literal["none", "head"] | None = None
-
-
-def to_degradation_policy(entry: DegradationEntry) -> DegradationPolicy | None:
-    """None when nothing is set: then all of it is the plan's."""
-    if entry == DegradationEntry():
-        return None
-    policy = DegradationPolicy(min_new_tokens=entry.min_new_tokens, max_wait_ms=entry.max_wait_ms)
-    if entry.truncate is not None:
-        policy.truncate = Truncation.Value(f"TRUNCATION_{entry.truncate.upper()}")
-    return policy
 
 
 def fallback_problem(name: str, fallbacks: dict[str, str]) -> str:

@@ -24,7 +24,7 @@ from weir.directory.v1.directory_pb2 import (
     VersionStickiness,
 )
 from weir_gateway.directory.checks import EVERY_MODEL
-from weir_gateway.directory.degradation_entry import to_degradation_policy
+from weir_gateway.directory.degradation_conversion import to_degradation_policy
 from weir_gateway.directory.document import (
     Document,
     KeyEntry,

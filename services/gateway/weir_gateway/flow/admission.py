@@ -7,7 +7,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import LimitStatus
 from weir_gateway.flow.live_request import LiveRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Admission:
     """A request that was reserved and now runs.
 

@@ -18,6 +18,7 @@ class Piece:
         choice: which of several answers it continues.
         logprobs: one for each token, if they were asked for.
         prompt_logprobs: one for each token of the prompt but the first, likewise.
+        embedding: of input `choice`, if those are asked for.
     """
 
     text: str
@@ -25,6 +26,7 @@ class Piece:
     choice: int = 0
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: Sequence[TokenLogprobs] = ()
+    embedding: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def record_of(live: LiveRequest, ending: Ending | None = None) -> LifecycleRecor
         gpu_id=facts.gpu_id,
         attempts=facts.attempt,
         session_id=prepared.session_id,
+        degradations=prepared.degradations,
         trace_id=_trace_id(live.trace.traceparent),
     )
     record.subject.model_version = live.model_version

@@ -100,6 +100,7 @@ class LiveRequest:
         self._bounds = bounds
         self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
         self._tells = prepared.tells_logprobs
+        self._embeds = bool(prepared.embed_lengths)
         self._stop: StopCause | None = None
         self._terminal: TerminalRecord | None = None
         self._patience = Patience(call_later)
@@ -311,6 +312,8 @@ class LiveRequest:
 
     def _piece(self, delta: AttemptDelta) -> Piece:
         piece = Piece(delta.text, list(delta.token_ids), delta.choice)
+        if self._embeds:
+            piece.embedding = list(delta.embedding)
         if self._tells:
             piece.logprobs = list(delta.logprobs)
             piece.prompt_logprobs = list(delta.prompt_logprobs)

@@ -76,6 +76,7 @@ def enqueue_message(
         session_id=prepared.session_id,
     )
     setattr(message, "class", prepared.request_class)
+    message.embed = bool(prepared.embed_lengths)
     if facts.queued_us:
         message.waiting_since.CopyFrom(timestamp(facts.waiting_since_us))
     return message
@@ -108,6 +109,7 @@ def start_message(
             arrival_time=timestamp(facts.accepted_us),
             model=prepared.subject.model,
             tokenizer_fingerprint=prepared.fingerprint,
+            embed_lengths=prepared.embed_lengths,
             kv=kv_policy_of(prepared.caller.policy.kv, prepared.session),
             grammar=None if output_format is None else output_format.to_message(),
         ),

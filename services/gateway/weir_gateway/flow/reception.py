@@ -1,12 +1,15 @@
 """What every door does with a request, in order: key, rate, form, limits."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from weir_core.errors import WeirError
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket, RequestGuard
+from weir_gateway.degradation.degrader import Arrival, Degrader
+from weir_gateway.degradation.rules import may_degrade
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.front_desk import FrontDesk
 from weir_gateway.flow.keeping import Keeping
@@ -24,7 +27,7 @@ class Reception:
     """Takes requests in.
 
     Args:
-        authenticator, guard, preparer, desk, metrics: see there.
+        authenticator, guard, preparer, degrader, desk, metrics: see there.
         reads: the guard of calls that reserve nothing.
         most_s: longest life of a request.
     """
@@ -36,6 +39,7 @@ class Reception:
         guard: RequestGuard,
         reads: RequestGuard,
         preparer: Preparer,
+        degrader: Degrader,
         desk: FrontDesk,
         metrics: GatewayMetrics,
         most_s: float,
@@ -44,6 +48,7 @@ class Reception:
         self._guard = guard
         self._reads = reads
         self._preparer = preparer
+        self._degrader = degrader
         self._desk = desk
         self._metrics = metrics
         self._most_s = most_s
@@ -124,7 +129,11 @@ class Reception:
             request = await asyncio.to_thread(parse) if large else parse()
             if complete is not None:
                 request = await complete(request)
-            prepared = await self._preparer.prepare(caller, request)
+            degrades = keeping is None and not request.embed_lengths
+            if degrades:
+                request, prepared = await self._degrader.prepare(caller, request)
+            else:
+                prepared = await self._preparer.prepare(caller, request)
         except BaseException as error:
             ticket.give_back()
             if isinstance(error, WeirError):
@@ -133,6 +142,10 @@ class Reception:
         life_s = self._most_s if deadline_s is None else deadline_s
         if keeping is None:
             life_s = min(life_s, self._most_s)
+            if degrades and may_degrade(caller.policy):
+                ends_at = time.monotonic() + life_s
+                arrival = Arrival(caller, self.take_ticket, ends_at, traceparent)
+                return await self._degrader.admit(arrival, request, prepared, ticket)
         return await self._desk.admit(
             prepared, ticket, deadline_s=life_s, traceparent=traceparent, keeping=keeping
         )

@@ -44,6 +44,7 @@ def _asked(prepared: PreparedRequest) -> Attributes:
         names.TENANT_ID: subject.tenant_id,
         names.USER_ID: subject.user_id,
         names.API_KEY_ID: subject.api_key_id,
+        names.DEGRADATIONS: list(prepared.degradations),
     }
 
 

@@ -85,9 +85,7 @@ class Idempotency:
         self._metrics.claimed(replayed=isinstance(found, KeptAnswer))
         return found
 
-    async def close(
-        self, claim: Claim, live: LiveRequest | None, answer: KeptAnswer | None
-    ) -> None:
+    async def close(self, claim: Claim, answer: KeptAnswer | None, *, ran: bool) -> None:
         """Keeps the answer of a request that ran; else frees its key. Idempotent.
 
         It returns once that is stored, or after a short time; then it is tried again in the
@@ -95,12 +93,12 @@ class Idempotency:
 
         Args:
             claim: of the key.
-            live: the request; None where it was refused.
             answer: None for one that is too large.
+            ran: see `has_run`.
         """
         if self._running.pop(claim.id, None) is None:
             return
-        work = self._keep(claim, answer) if _is_kept(live) else self._free(claim)
+        work = self._keep(claim, answer) if ran else self._free(claim)
         task = self.later(work)
         await asyncio.wait({task}, timeout=_SAVE_S)
 
@@ -145,9 +143,9 @@ class Idempotency:
                     pass
 
 
-def _is_kept(live: LiveRequest | None) -> bool:
-    """Whether a request ran, and not because its client or this gateway gave it up."""
-    if live is None or not live.facts.ever_sent:
+def has_run(live: LiveRequest) -> bool:
+    """Whether a request ran, and to an end that is not its client's or this gateway's leaving."""
+    if not live.facts.ever_sent:
         return False
     if not live.ended.done():
         return True

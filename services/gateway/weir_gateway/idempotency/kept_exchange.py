@@ -6,7 +6,7 @@ import orjson
 
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.idempotency.claim_store import Claim
-from weir_gateway.idempotency.idempotency import Idempotency
+from weir_gateway.idempotency.idempotency import Idempotency, has_run
 from weir_gateway.idempotency.kept_answer import KeptAnswer, Transcript
 from weir_gateway.openai.exchange import ClientLeft, Exchange, Headers
 
@@ -35,6 +35,7 @@ class KeptExchange(Exchange):
         self._live: LiveRequest | None = None
         self._status = 0
         self._head = b""
+        self._answered = False
 
     def runs(self, live: LiveRequest) -> None:
         """The request was admitted."""
@@ -68,6 +69,7 @@ class KeptExchange(Exchange):
         """
         self._transcript.add(data)
         if not more:
+            self._answered = True
             await self.close()
         await self._pass_on(data, more=more)
 
@@ -81,7 +83,10 @@ class KeptExchange(Exchange):
         answer = None
         if transcript.whole:
             answer = KeptAnswer(self._status, self._head, transcript.body())
-        await self._idempotency.close(self._claim, self._live, answer)
+        # Without a live request: one that was taken to be answered later.
+        taken = self._answered and self._status < 400
+        ran = taken if self._live is None else has_run(self._live)
+        await self._idempotency.close(self._claim, answer, ran=ran)
 
     async def _pass_on(self, data: bytes, *, more: bool) -> None:
         if self._left:

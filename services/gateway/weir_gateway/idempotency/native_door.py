@@ -15,7 +15,7 @@ from weir_gateway.flow.ending import cancelled
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.claim_store import Claim
-from weir_gateway.idempotency.idempotency import Idempotency
+from weir_gateway.idempotency.idempotency import Idempotency, has_run
 from weir_gateway.idempotency.kept_answer import KeptAnswer, Transcript
 from weir_gateway.idempotency.scoped_key import ScopedKey, scoped_key
 from weir_gateway.native.answer import Answer
@@ -145,7 +145,8 @@ class _KeptRun:
             status = Status() if error is None else to_status(error)
             body = self._transcript.body()
             answer = KeptAnswer(status.code, status.SerializeToString(), body)
-        await self._idempotency.close(self._claim, self._live, answer)
+        ran = self._live is not None and has_run(self._live)
+        await self._idempotency.close(self._claim, answer, ran=ran)
         self._closed = True
 
 

@@ -40,6 +40,8 @@ class GenerationRequest:
         echo: the answer begins with the prompt.
         prefix: `name` or `name@version` of what stands before the input; empty for nothing.
         avoided_workers: that are not to run it.
+        embed_lengths: `token_ids` is so many inputs one after the other, of these lengths, whose
+            embeddings are asked for; empty where something is generated.
         priority: as asked for; clamped to the tenant's maximum later.
         names: how errors call the fields.
     """
@@ -61,6 +63,7 @@ class GenerationRequest:
     session_id: str = ""
     prefix: str = ""
     avoided_workers: frozenset[str] = frozenset()
+    embed_lengths: tuple[int, ...] = ()
     latency_sla: "LatencySla.ValueType" = LatencySla.LATENCY_SLA_NORMAL
     priority: int = 0
     request_class: "RequestClass.ValueType" = RequestClass.REQUEST_CLASS_INTERACTIVE
@@ -68,7 +71,9 @@ class GenerationRequest:
 
     @property
     def operation(self) -> str:
-        """`chat` or `text_completion`, as the GenAI conventions call it."""
+        """`chat`, `text_completion` or `embeddings`, as the GenAI conventions call it."""
+        if self.embed_lengths:
+            return "embeddings"
         return "text_completion" if self.chat is None else "chat"
 
     @property

@@ -56,6 +56,8 @@ def check_kv_quota(
 
 def placement_hashes(prepared: PreparedRequest) -> list[bytes]:
     """Names of the prompt's prefixes that other requests, or turns of the session, may share."""
+    if prepared.embed_lengths:
+        return []
     subject, session_id = prepared.subject, prepared.kept_session_id
     of_model = subject.model, prepared.fingerprint
     tenant = PrefixNamespace(subject.tenant_id, *of_model)

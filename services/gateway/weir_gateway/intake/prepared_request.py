@@ -25,7 +25,8 @@ class PreparedRequest:
         max_context_tokens: of the model, prompt and output.
         sampling: with every default filled in, but for the seed.
         priority: clamped to the tenant's maximum.
-        operation: `chat` or `text_completion`.
+        operation: `chat`, `text_completion` or `embeddings`.
+        embed_lengths: see `GenerationRequest`.
         fingerprint: of the tokenizer, 32 bytes.
         token_bytes: what its tokens stand for.
         choices: answers to make.
@@ -59,6 +60,7 @@ class PreparedRequest:
     call_format: CallFormat | None = None
     echo: str = ""
     conversation_id: str = ""
+    embed_lengths: tuple[int, ...] = ()
     session: SessionTurn | None = None
     avoided_workers: frozenset[str] = frozenset()
     degradations: tuple[str, ...] = ()

@@ -86,13 +86,18 @@ class Preparer:
         if request.sampling.min_tokens:
             check_min_tokens(request, most)
         names = request.names
-        check_kv_quota(caller.policy.kv, len(prompt.token_ids), most, names.max_new_tokens)
+        # Of several inputs each is computed, and holds its KV, by itself.
+        longest = max(request.embed_lengths, default=len(prompt.token_ids))
+        check_kv_quota(caller.policy.kv, longest, most, names.max_new_tokens)
         prepared = _assembled(caller, request, model, version, parameters, text, prompt, most)
         return replace(
             prepared,
             session=turn,
             avoided_workers=request.avoided_workers,
-            fallback_versions=self._alike(model, text, others),
+            # Another version's embeddings are of another space.
+            fallback_versions=()
+            if request.embed_lengths
+            else self._alike(model, text, others),
             tool_use=request.tool_use,
             call_format=call_format,
         )
@@ -292,6 +297,7 @@ def _assembled(
         output_format=request.output_format,
         echo=_echo(request, text, prompt),
         conversation_id=request.conversation_id,
+        embed_lengths=request.embed_lengths,
     )
 
 

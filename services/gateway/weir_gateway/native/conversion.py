@@ -47,10 +47,10 @@ def to_request(message: GenerateRequest) -> GenerationRequest:
         conversation_id=message.conversation_id,
         session_id=message.session_id,
         prefix=message.prefix,
-        latency_sla=_known(LatencySla, "latency_sla", message.latency_sla)
+        latency_sla=known(LatencySla, "latency_sla", message.latency_sla)
         or LatencySla.LATENCY_SLA_NORMAL,
         priority=message.priority,
-        request_class=_known(RequestClass, "class", getattr(message, "class")),
+        request_class=known(RequestClass, "class", getattr(message, "class")),
     )
 
 
@@ -181,7 +181,8 @@ def _output_format(message: GenerateRequest) -> OutputFormat | None:
     return found[0] if found else None
 
 
-def _known(enum: Any, field: str, value: int) -> Any:
+def known(enum: Any, field: str, value: int) -> Any:
+    """A value that the enum has. Raises InvalidField."""
     if value not in enum.values():
         names = ", ".join(name for name, number in enum.items() if number)
         raise InvalidField(field, value, f"one of {names}")

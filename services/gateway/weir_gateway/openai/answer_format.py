@@ -54,6 +54,8 @@ class AnswerFormat:
             "created": live.facts.accepted_us // 1_000_000,
             "model": prepared.subject.model,
         }
+        if prepared.degradations:
+            self._head["degradations"] = prepared.degradations
         if service_tier:
             self._head["service_tier"] = used_tier(service_tier, prepared)
         self._choices = [Choice(prepared, index, chat=chat) for index in range(prepared.choices)]

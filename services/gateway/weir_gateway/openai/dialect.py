@@ -99,6 +99,9 @@ def request_headers(live: LiveRequest) -> list[tuple[bytes, bytes]]:
         (b"x-weir-max-new-tokens", str(live.prepared.max_new_tokens).encode()),
         (b"x-weir-priority", str(live.prepared.priority).encode()),
     ]
+    if live.prepared.degradations:
+        told = header_safe(", ".join(live.prepared.degradations))
+        headers.append((b"x-weir-degraded", told.encode()))
     if live.prepared.session is not None:
         headers.append((b"x-weir-session-id", live.prepared.session_id.encode()))
     return headers

@@ -1,13 +1,16 @@
 """Endpoints that generate: `POST /v1/chat/completions` and its kin."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
+from weir_core.tasks import end_task
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket
+from weir_gateway.degradation.rules import may_degrade
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.delivery import Piece, Taken
 from weir_gateway.flow.ending import Ending, client_gone
@@ -17,7 +20,7 @@ from weir_gateway.idempotency.http_door import HEADER, HttpIdempotency
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.openai.dialect import AnswerForm, Dialect
 from weir_gateway.openai.endpoint import Endpoint
-from weir_gateway.openai.exchange import Exchange, Headers
+from weir_gateway.openai.exchange import ClientLeft, Exchange, Headers
 from weir_gateway.openai.json_body import parse_object
 from weir_gateway.openai.refusal import Refusal
 from weir_gateway.openai.requests import HttpRequest
@@ -83,7 +86,7 @@ class GenerationEndpoint(Endpoint):
             parsed[0] = await self._completed(caller, parsed[0])
             return parsed[0].request
 
-        admission = await self._reception.admit(
+        admitting = self._reception.admit(
             caller,
             parse,
             size=len(body),
@@ -91,6 +94,11 @@ class GenerationEndpoint(Endpoint):
             traceparent=exchange.header("traceparent") or "",
             complete=complete,
         )
+        if may_degrade(caller.policy):
+            # It may wait for a worker meanwhile.
+            admission = await _unless_left(exchange, admitting)
+        else:
+            admission = await admitting
         exchange.runs(admission.live)
         form = self._dialect.form(admission.live, parsed[0])
         await self._answer(exchange, admission, form)
@@ -168,6 +176,21 @@ class GenerationEndpoint(Endpoint):
             if live.prepared.tells_logprobs:
                 silent = taken.pieces
         return Taken(pieces=silent)
+
+
+async def _unless_left(exchange: Exchange, admitting: Coroutine[Any, Any, Admission]) -> Admission:
+    """What was admitted. Raises ClientLeft if the client leaves before, and nothing runs then."""
+    admission = asyncio.create_task(admitting)
+    left = asyncio.create_task(exchange.until_left())
+    try:
+        await asyncio.wait({admission, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not admission.done():
+            raise ClientLeft
+        return admission.result()
+    finally:
+        left.cancel()
+        if not admission.done():
+            await end_task(admission)
 
 
 async def _stop_when_left(exchange: Exchange, live: LiveRequest) -> None:
