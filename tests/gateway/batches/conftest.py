@@ -11,7 +11,9 @@ from tests.gateway.harness import Gateway, running_gateway
 async def keeping_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
     folder = tmp_path_factory.mktemp("batches")
     state = f"sqlite:///{folder / 'state.sqlite'}"
-    async with running_gateway(folder, state_url=state) as gateway:
+    async with running_gateway(
+        folder, state_url=state, webhooks_over_http=True, webhooks_to_private_addresses=True
+    ) as gateway:
         yield gateway
 
 

@@ -259,7 +259,7 @@ async def test_lists_are_paged_newest_first(site: BatchSite) -> None:
 @pytest.mark.parametrize(
     ("change", "param", "told"),
     [
-        ({"endpoint": "/v1/embeddings"}, "endpoint", "no worker makes embeddings"),
+        ({"endpoint": "/v1/embeddings"}, "endpoint", "there are no batches"),
         ({"endpoint": "/v1/images/edits"}, "endpoint", "one of /v1/chat/completions"),
         ({"completion_window": "7d"}, "completion_window", "`24h`"),
         ({"input_file_id": "file_nothing"}, None, "there is no file 'file_nothing'"),

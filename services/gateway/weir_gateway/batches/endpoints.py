@@ -21,8 +21,8 @@ def check_endpoint(endpoint: object, kinds: JobKinds) -> str:
     if endpoint == _EMBEDDINGS:
         raise WeirError(
             Reason.EMBEDDINGS_NOT_OFFERED,
-            f"endpoint is {_EMBEDDINGS}, but no worker makes embeddings; batches take "
-            f"{', '.join(_KINDS)}",
+            f"endpoint is {_EMBEDDINGS}, of which there are no batches: send its requests "
+            f"themselves; batches take {', '.join(_KINDS)}",
             field="endpoint",
         )
     if not isinstance(endpoint, str) or endpoint not in _KINDS:

@@ -10,7 +10,7 @@ from weir_gateway.batches.finalising import Finaliser
 from weir_gateway.batches.insertion import Inserter
 from weir_gateway.batches.lease import BatchLeases
 from weir_gateway.batches.line_cost import LineCost
-from weir_gateway.batches.notices import tell_of_end
+from weir_gateway.batches.notices import BatchNotices
 from weir_gateway.batches.pages import BatchPages
 from weir_gateway.batches.response_kind import BatchResponseKind
 from weir_gateway.batches.steps import BatchSteps
@@ -54,6 +54,7 @@ class BatchRoom:
         jobs.kinds.register(response_kind.KIND, BatchResponseKind(clock))
         self._store = BatchStore(state, files, jobs.store, clock)
         max_line = settings.max_body_bytes
+        ended = BatchNotices(jobs.webhooks.outbox).on_end
         cost = LineCost(directory, preparer)
         steps = BatchSteps(
             state=state,
@@ -73,10 +74,10 @@ class BatchRoom:
                 kept_ms=_LINES_KEPT_MS,
             ),
             finaliser=Finaliser(
-                state=state, files=files, jobs=jobs.store, clock=clock, ended=tell_of_end
+                state=state, files=files, jobs=jobs.store, clock=clock, ended=ended
             ),
             clock=clock,
-            ended=tell_of_end,
+            ended=ended,
         )
         self._driver = BatchDriver(state, BatchLeases(state, clock), steps, self._store)
         self._pages = BatchPages(
