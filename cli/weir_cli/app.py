@@ -17,6 +17,8 @@ from weir_cli.commands import (
     models,
     plans,
     pools,
+    prefixes,
+    sessions,
     simulate,
     tenants,
     tls,
@@ -55,6 +57,8 @@ app.add_typer(limits.app, name="limits")
 app.add_typer(models.app, name="models")
 app.add_typer(plans.app, name="plans")
 app.add_typer(pools.app, name="pools")
+app.add_typer(prefixes.app, name="prefixes")
+app.add_typer(sessions.app, name="sessions")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(tls.app, name="tls")
 app.add_typer(users.app, name="users")

@@ -33,7 +33,7 @@ async def put(gateway: Gateway, name: str, **body: Any) -> dict[str, Any]:
 def text_of(gateway: Gateway) -> str:
     """The prompt that the worker got last, but for special tokens; its tokens are bytes."""
     spec = gateway.worker.specs[-1]
-    return gateway.app.edge.texts.loaded(  # type: ignore[union-attr, no-any-return]
+    return gateway.app.edge.texts.loaded(  # type: ignore[union-attr]
         gateway.document["models"][0]["versions"][0]["folder"]
     ).decode(list(spec.prompt_token_ids))
 

@@ -1,0 +1,64 @@
+"""How commands reach a gateway as one of its callers: with an API key."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import grpc
+import typer
+
+from weir_cli.errors import CommandError
+from weir_core.errors import Reason
+from weir_core.errors.startup import StartupError
+from weir_core.errors.status import from_rpc_error
+from weir_core.tls.trusted_ca import TrustedCa
+
+T = TypeVar("T")
+
+CALL_S = 10.0
+
+Url = Annotated[str, typer.Option(help="host:port of the gateway's gRPC door.")]
+Key = Annotated[str, typer.Option(envvar="WEIR_API_KEY", show_default=False, help="API key.")]
+Ca = Annotated[
+    Path | None,
+    typer.Option(envvar="WEIR_TLS_CA", dir_okay=False, help="PEM file of the CA: talk by TLS."),
+]
+DEFAULT_URL = "127.0.0.1:8001"
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+def as_caller(
+    url: str, key: str, ca: Path | None, call: Callable[[grpc.aio.Channel, Metadata], Awaitable[T]]
+) -> T:
+    """Makes one call, or several in one go, with an API key.
+
+    Raises:
+        CommandError: what it was refused with, or that nobody answers.
+    """
+    if not key:
+        raise CommandError("no API key; set WEIR_API_KEY or give --key")
+    if "://" in url:
+        raise CommandError(f"--url is {url!r}; it must be host:port of the gRPC door")
+    return asyncio.run(_call(url, key, ca, call))
+
+
+async def _call(
+    url: str, key: str, ca: Path | None, call: Callable[[grpc.aio.Channel, Metadata], Awaitable[T]]
+) -> T:
+    async with _channel(url, ca) as channel:
+        try:
+            return await call(channel, (("authorization", f"Bearer {key}"),))
+        except grpc.aio.AioRpcError as error:
+            told = from_rpc_error(error, unavailable_as=Reason.INTERNAL, peer="the gateway")
+            raise CommandError(f"{url}: {told.message}") from None
+
+
+def _channel(url: str, ca: Path | None) -> Any:
+    if ca is None:
+        return grpc.aio.insecure_channel(url)
+    try:
+        return grpc.aio.secure_channel(url, TrustedCa(ca).channel_credentials())
+    except StartupError as error:
+        raise CommandError(f"--ca {error}") from None
