@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-fairness bench-engine bench-gpu peers clean
+.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-fairness bench-engine bench-gateway bench-gpu peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-gpu: $(VENV)/.installed-run ## Measure what the engine makes of a GPU; the
 
 bench-engine: $(VENV)/.installed-run ## Measure the engine and its peers; the last line is JSON
 	$(BIN)/python -m bench.engine $(ARGS)
+
+bench-gateway: $(VENV)/.installed-run ## Measure the gateway beside others; the last line is JSON
+	$(BIN)/python -m bench.gateway.main $(ARGS)
 
 clean: ## Remove the environment, caches and build output (not the downloaded model)
 	rm -rf $(VENV) tests/contract/node/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,151 @@
+"""`make bench-gateway`: our gateway beside LiteLLM proxy and SMG (figures: bench/README.md).
+
+Prints progress on stderr and, as its last line on stdout, one JSON object.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.deployment import deployment
+from bench.gateway.second_gateway import second_gateway
+from bench.gateway.target import MeasurementFailed, Target, measure
+from bench.peers.gateways import litellm_proxy, smg, upstream
+from bench.peers.peer_process import PeerFailed
+from bench.samples import Samples, say
+
+OURS, OURS_2, LITELLM, SMG = "ours", "ours_2", "litellm", "smg"
+_FIGURES = ("rps", "p50_ms", "p99_ms", "p50_alone_ms", "tokens_s", "events_s", "tokens_s_512")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        runs: of everything.
+        seconds: of a run of 16 clients.
+        alone_s: of a run of one client.
+        warm_s: of what is not counted, before all.
+    """
+
+    runs: int
+    seconds: float
+    alone_s: float
+    warm_s: float
+
+
+_FULL = Effort(runs=3, seconds=6.0, alone_s=3.0, warm_s=3.0)
+_QUICK = Effort(runs=1, seconds=1.0, alone_s=0.5, warm_s=0.5)
+_CLIENTS = 16
+_STREAMED = 64
+_STREAMED_LONG = 512
+_STEP_US = 500
+"""Of the null worker: 16 streams have 32,000 tokens/s at most."""
+_NULL_TOKEN_CHARACTERS = 1
+
+
+async def main() -> None:
+    """Measures what there is, in turn."""
+    parser = argparse.ArgumentParser(description="Our gateway beside others")
+    parser.add_argument("--quick", action="store_true", help="only see that it runs")
+    quick: bool = parser.parse_args().quick
+    with TemporaryDirectory(prefix="weir-bench-gateways-") as folder:
+        samples = await _measure_all(Path(folder), _QUICK if quick else _FULL)
+    figures = figures_of(samples)
+    print(json.dumps(figures | ({"quick": True} if quick else {})))
+
+
+async def _measure_all(folder: Path, effort: Effort) -> Samples:
+    samples = Samples()
+    async with AsyncExitStack() as running:
+        targets = await _targets(folder, running)
+        for target in list(targets):
+            try:
+                await _run(target, Samples(), effort.warm_s, effort.warm_s)
+            except MeasurementFailed as error:
+                say(f"{error}")
+                targets.remove(target)
+        for number in range(effort.runs):
+            for target in list(targets):
+                try:
+                    await _run(target, samples, effort.seconds, effort.alone_s)
+                except MeasurementFailed as error:
+                    say(f"run {number + 1}: {error}")
+                    continue
+                told = [f"{name} {samples.median(f'{target.name} {name}')}" for name in _FIGURES]
+                say(f"run {number + 1}, {target.name}, medians so far: {', '.join(told)}")
+    return samples
+
+
+async def _targets(folder: Path, running: AsyncExitStack) -> list[Target]:
+    """Everything that starts, ours first."""
+    os.environ["WEIR_WORKER__NULL_STEP_US"] = str(_STEP_US)
+    stack, _ = await running.enter_async_context(deployment(null=True))
+    welcome = stack.welcome
+    other = await running.enter_async_context(second_gateway(stack))
+    urls = [f"http://{address}/v1/chat/completions" for address in (welcome.http, other)]
+    caller = (welcome.key, welcome.model, _NULL_TOKEN_CHARACTERS)
+    targets = [Target(OURS, urls[:1], *caller)]
+    engine = await running.enter_async_context(upstream(folder))
+    for open_peer in (litellm_proxy, smg):
+        try:
+            peer = await running.enter_async_context(open_peer(engine, folder))
+        except PeerFailed as error:
+            say(f"peer {open_peer.__name__}: {error}")
+        else:
+            targets.append(peer)
+    return [*targets, Target(OURS_2, urls, *caller)]
+
+
+async def _run(target: Target, samples: Samples, seconds: float, alone_s: float) -> None:
+    """Answers of one token, to 16 clients and to one; then 16 streams. Raises MeasurementFailed."""
+    whole = await measure(target, clients=_CLIENTS, seconds=seconds, tokens=1, stream=False)
+    alone = await measure(target, clients=1, seconds=alone_s, tokens=1, stream=False)
+    streams = await measure(
+        target, clients=_CLIENTS, seconds=seconds, tokens=_STREAMED, stream=True
+    )
+    long = await measure(
+        target, clients=_CLIENTS, seconds=alone_s, tokens=_STREAMED_LONG, stream=True
+    )
+    latencies = (whole.p50_ms, whole.p99_ms, alone.p50_ms)
+    values = (whole.rps, *latencies, streams.tokens_s, streams.events_s, long.tokens_s)
+    for name, value in zip(_FIGURES, values, strict=True):
+        samples.add(f"{target.name} {name}", value)
+
+
+def figures_of(samples: Samples) -> dict[str, object]:
+    """What is printed: figures of ours, of the peers, and their ratios."""
+
+    def of(target: str, *names: str) -> dict[str, float | None]:
+        return {name: samples.median(f"{target} {name}") for name in names}
+
+    def ratio(figure: str, peer: str) -> float | None:
+        return samples.ratio(f"{OURS} {figure}", f"{peer} {figure}")
+
+    two = of(OURS_2, "rps", "tokens_s")
+    peers = {peer: of(peer, *_FIGURES) for peer in (LITELLM, SMG)}
+    return {
+        **of(OURS, *_FIGURES),
+        "rps_2": two["rps"],
+        "tokens_s_2": two["tokens_s"],
+        **{peer: known if any(known.values()) else None for peer, known in peers.items()},
+        "ratio_rps": ratio("rps", LITELLM),
+        "ratio_tokens_s": ratio("tokens_s", LITELLM),
+        "ratio_p50": ratio("p50_ms", LITELLM),
+        "ratio_p50_alone": ratio("p50_alone_ms", LITELLM),
+        "ratio_tokens_s_512": ratio("tokens_s_512", LITELLM),
+        "ratio_rps_smg": ratio("rps", SMG),
+        "ratio_tokens_s_smg": ratio("tokens_s", SMG),
+        "ratio_tokens_s_512_smg": ratio("tokens_s_512", SMG),
+        "runs": samples.runs(),
+    }
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
