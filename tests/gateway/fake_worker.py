@@ -166,6 +166,9 @@ class _Run:
         if script.refuse:
             self._end(FinishReason.FINISH_REASON_REJECTED, prompt=0)
             return
+        if self.spec.embed_lengths:
+            await self._embed()
+            return
         pieces = script.pieces
         if pieces is None:
             pieces = [f"t{n} " for n in range(self.spec.max_new_tokens)]
@@ -180,6 +183,25 @@ class _Run:
             await self._wait()
         aborted = self._aborted.is_set()
         self._end(FinishReason.FINISH_REASON_ABORT if aborted else script.finish)
+
+    async def _embed(self) -> None:
+        """Of each input its length and its first token."""
+        if self.script.pause_after is not None:
+            await self._wait()
+        if self._aborted.is_set():
+            self._end(FinishReason.FINISH_REASON_ABORT)
+            return
+        start = 0
+        for choice, length in enumerate(self.spec.embed_lengths):
+            first = self.spec.prompt_token_ids[start]
+            start += length
+            self._put(
+                work.AttemptDelta(
+                    attempt=self.spec.attempt, choice=choice, embedding=[length, first, 0.5]
+                )
+            )
+        failed = self.script.error is not None
+        self._end(self.script.finish if failed else FinishReason.FINISH_REASON_STOP)
 
     def _draw(self, piece: str) -> None:
         """One token of each answer; those of answer n are in capitals where n is odd."""

@@ -3,6 +3,8 @@
 import asyncio
 
 from weir.gateway.v1.inference_service_pb2 import (
+    EmbedRequest,
+    EmbedResponse,
     GenerateRequest,
     GenerateResponse,
     GetRequestRequest,
@@ -19,6 +21,8 @@ from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket
+from weir_gateway.embeddings.desk import EmbeddingDesk
+from weir_gateway.embeddings.messages import embed_response, to_embed_order
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.ending import StopCause, cancelled, deadline_passed
 from weir_gateway.flow.reception import Reception
@@ -65,6 +69,7 @@ class InferenceServicer(InferenceServiceServicer):
         self._records = records
         self._max_bytes = max_bytes
         self._stall_s = stall_s
+        self._embeddings = EmbeddingDesk(reception, preparer, models)
 
     async def Generate(  # type: ignore[override]  # noqa: N802
         self, request: GenerateRequest, context: Context
@@ -128,6 +133,17 @@ class InferenceServicer(InferenceServiceServicer):
                 "stream",
             ) from None
 
+    async def Embed(  # noqa: N802
+        self, request: EmbedRequest, context: Context
+    ) -> EmbedResponse:
+        """Embeddings of texts."""
+        caller = self._caller(context)
+        self._check_size(request)
+        made = await self._embeddings.embed(
+            caller, to_embed_order(request), deadline_s=context.time_remaining()
+        )
+        return embed_response(made)
+
     async def ListModels(  # noqa: N802
         self,
         request: ListModelsRequest,
@@ -160,7 +176,7 @@ class InferenceServicer(InferenceServiceServicer):
         record, terminal = self._records.find(caller.tenant_id, request.request_id)
         return GetRequestResponse(lifecycle=record, terminal=terminal)
 
-    def _check_size(self, request: GenerateRequest | TokenizeRequest) -> None:
+    def _check_size(self, request: GenerateRequest | TokenizeRequest | EmbedRequest) -> None:
         size = request.ByteSize()
         if size > self._max_bytes:
             raise WeirError(

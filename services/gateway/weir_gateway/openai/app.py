@@ -21,6 +21,8 @@ from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.metrics_app import health_route
 from weir_gateway.anthropic.count_endpoint import CountEndpoint
 from weir_gateway.anthropic.dialect import AnthropicDialect
+from weir_gateway.embeddings.desk import EmbeddingDesk
+from weir_gateway.embeddings.endpoint import EmbeddingsEndpoint
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.model_list import ModelList
@@ -30,6 +32,7 @@ from weir_gateway.openai.dialect import Dialect, OpenAiDialect
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.openai.tokenize_endpoint import TokenizeEndpoint
+from weir_gateway.openapi.page import openapi_route
 
 _log = get_logger(__name__)
 
@@ -111,6 +114,15 @@ def create_http_app(
     parts |= {"max_body": max_body, "stall_s": stall_s}
     count, tokenize = CountEndpoint(**parts), TokenizeEndpoint(**parts, reverse=False)
     detokenize = TokenizeEndpoint(**parts, reverse=True)
+    desk = EmbeddingDesk(reception, preparer, models)
+    embeddings = EmbeddingsEndpoint(
+        reception=reception,
+        idempotency=idempotency,
+        desk=desk,
+        clock=clock,
+        max_body=max_body,
+        stall_s=stall_s,
+    )
     pages = _Pages(reception, models, limits, metrics, clock, not_ready)
     app = Starlette(
         routes=[
@@ -118,6 +130,7 @@ def create_http_app(
             Route("/v1/completions", completion, methods=["POST"]),
             Route("/v1/messages", messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", count, methods=["POST"]),
+            Route("/v1/embeddings", embeddings, methods=["POST"]),
             Route("/v1/tokenize", tokenize, methods=["POST"]),
             Route("/v1/detokenize", detokenize, methods=["POST"]),
             *rooms,
@@ -127,6 +140,7 @@ def create_http_app(
             Route("/healthz/live", pages.live),
             Route("/healthz/ready", pages.ready),
             Route("/metrics", pages.show_metrics),
+            openapi_route(),
             health_route(lambda: not not_ready()),
         ],
         exception_handlers={

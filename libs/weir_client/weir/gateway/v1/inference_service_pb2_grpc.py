@@ -45,6 +45,11 @@ class InferenceServiceStub:
                 request_serializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.Embed = channel.unary_unary(
+                '/weir.gateway.v1.InferenceService/Embed',
+                request_serializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.EmbedRequest.SerializeToString,
+                response_deserializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.EmbedResponse.FromString,
+                _registered_method=True)
         self.Tokenize = channel.unary_unary(
                 '/weir.gateway.v1.InferenceService/Tokenize',
                 request_serializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.TokenizeRequest.SerializeToString,
@@ -71,6 +76,13 @@ class InferenceServiceServicer:
 
     def ListModels(self, request, context):
         """Models that the caller may use.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Embed(self, request, context):
+        """Embeddings of texts, by a model that has workers which make them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,6 +115,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.ListModelsRequest.FromString,
                     response_serializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'Embed': grpc.unary_unary_rpc_method_handler(
+                    servicer.Embed,
+                    request_deserializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.EmbedRequest.FromString,
+                    response_serializer=weir_dot_gateway_dot_v1_dot_inference__service__pb2.EmbedResponse.SerializeToString,
             ),
             'Tokenize': grpc.unary_unary_rpc_method_handler(
                     servicer.Tokenize,
@@ -170,6 +187,33 @@ class InferenceService:
             '/weir.gateway.v1.InferenceService/ListModels',
             weir_dot_gateway_dot_v1_dot_inference__service__pb2.ListModelsRequest.SerializeToString,
             weir_dot_gateway_dot_v1_dot_inference__service__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Embed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.gateway.v1.InferenceService/Embed',
+            weir_dot_gateway_dot_v1_dot_inference__service__pb2.EmbedRequest.SerializeToString,
+            weir_dot_gateway_dot_v1_dot_inference__service__pb2.EmbedResponse.FromString,
             options,
             channel_credentials,
             insecure,

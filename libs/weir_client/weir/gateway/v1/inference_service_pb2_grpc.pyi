@@ -39,6 +39,8 @@ class InferenceServiceStub:
     """
     ListModels: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.ListModelsRequest, _inference_service_pb2.ListModelsResponse]
     """Models that the caller may use."""
+    Embed: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.EmbedRequest, _inference_service_pb2.EmbedResponse]
+    """Embeddings of texts, by a model that has workers which make them."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.TokenizeRequest, _inference_service_pb2.TokenizeResponse]
     """Counts tokens as Generate would."""
     GetRequest: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GetRequestRequest, _inference_service_pb2.GetRequestResponse]
@@ -57,6 +59,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     """
     ListModels: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.ListModelsRequest, _inference_service_pb2.ListModelsResponse]  # type: ignore[assignment]
     """Models that the caller may use."""
+    Embed: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.EmbedRequest, _inference_service_pb2.EmbedResponse]  # type: ignore[assignment]
+    """Embeddings of texts, by a model that has workers which make them."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.TokenizeRequest, _inference_service_pb2.TokenizeResponse]  # type: ignore[assignment]
     """Counts tokens as Generate would."""
     GetRequest: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GetRequestRequest, _inference_service_pb2.GetRequestResponse]  # type: ignore[assignment]
@@ -84,6 +88,14 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_inference_service_pb2.ListModelsResponse, _abc.Awaitable[_inference_service_pb2.ListModelsResponse]]:
         """Models that the caller may use."""
+
+    @_abc_1.abstractmethod
+    def Embed(
+        self,
+        request: _inference_service_pb2.EmbedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_service_pb2.EmbedResponse, _abc.Awaitable[_inference_service_pb2.EmbedResponse]]:
+        """Embeddings of texts, by a model that has workers which make them."""
 
     @_abc_1.abstractmethod
     def Tokenize(
