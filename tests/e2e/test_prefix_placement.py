@@ -1,6 +1,9 @@
 """Requests go to the worker that holds what they begin with: of a tenant, of a session."""
 
+import os
+import signal
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import anthropic
@@ -114,6 +117,49 @@ async def test_a_prefix_is_cached_before_anybody_asks(stack: Deployment) -> None
         )
         usage = answer.json()["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] >= 128
+
+
+async def test_a_session_outlives_its_worker(stack: Deployment) -> None:
+    """Its KV is gone with the worker: the next turn is computed anew elsewhere, and is the same."""
+    label, prompt = "outlives", "A conversation that goes on whatever becomes of its worker. " * 4
+    first = await _turn(stack, prompt, label)
+    await _rest(stack)
+    again = await _turn(stack, prompt, label)
+    assert again.finished.lifecycle.worker_id == first.finished.lifecycle.worker_id
+    assert again.finished.usage.cached_prompt_tokens >= len(prompt) - 16
+    home = first.finished.lifecycle.worker_id
+    name = next(name for name in ("worker-1", "worker-2") if home.startswith(name))
+    os.kill(stack.stack.pids[name], signal.SIGKILL)
+    moved = await _turn(stack, prompt, label)
+    assert moved.finished.lifecycle.worker_id != home
+    assert moved.finished.usage.cached_prompt_tokens == 0
+    assert (moved.text, moved.session_id) == (first.text, first.session_id)
+    await _rest(stack)
+    settled = await _turn(stack, prompt, label)
+    assert settled.finished.lifecycle.worker_id == moved.finished.lifecycle.worker_id
+    assert settled.finished.usage.cached_prompt_tokens >= len(prompt) - 16
+
+
+@dataclass(frozen=True)
+class Turn:
+    session_id: str
+    text: str
+    finished: Finished
+
+
+async def _turn(stack: Deployment, prompt: str, label: str) -> Turn:
+    request = GenerateRequest(
+        model=stack.model,
+        prompt=prompt,
+        max_new_tokens=8,
+        conversation_id=label,
+        sampling=SamplingParams(temperature=0.0, ignore_eos=True),
+    )
+    async with stack.inference() as inference:
+        call = inference.Generate(request, metadata=stack.metadata("acme"), timeout=60)
+        events: list[GenerateResponse] = [event async for event in call]
+    text = "".join(event.delta.text for event in events)
+    return Turn(events[0].accepted.session_id, text, events[-1].finished)
 
 
 async def _rest(stack: Deployment) -> None:
