@@ -4,13 +4,16 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.tiny_llama import write_tiny_llama
 from weir_cli.errors import CommandError
 from weir_cli.stack import local
 from weir_cli.stack.child import StartFailed
 from weir_cli.stack.demo_directory import demo_directory
 from weir_cli.stack.local import LocalStack, StackOptions
-from weir_cli.stack.own_directory import versions_without_worker
+from weir_cli.stack.own_directory import own_versions, versions_without_worker
 from weir_cli.stack.served_model import ServedModel
+from weir_cli.stack.worker_plan import plan_workers
+from weir_cli.stack.worker_range import WorkerRange
 from weir_gateway.directory.file import parse_document
 from weir_gateway.keys import generate_key
 
@@ -79,10 +82,37 @@ def test_a_version_with_a_weight_that_no_worker_will_have_is_named(tmp_path: Pat
     ]
     file = tmp_path / "directory.yaml"
     file.write_text(yaml.safe_dump(content))
-    [line] = versions_without_worker(file, ["m"], "1")
+    [line] = versions_without_worker(file, ["m"], {})
     assert line.startswith("model 'm': version 2 has weight 10 and no worker here: ")
     assert "fall back" in line
     content["models"][0]["version_fallback"] = "none"
     file.write_text(yaml.safe_dump(content))
-    [line] = versions_without_worker(file, ["m"], "1")
+    [line] = versions_without_worker(file, ["m"], {})
     assert "NO_WORKER" in line
+
+
+def test_every_version_with_a_weight_gets_workers(tmp_path: Path) -> None:
+    """Version 1 is the model that was given; the others are where the directory says."""
+    other = tmp_path / "other"
+    write_tiny_llama(other)
+    model = ServedModel("m", (), tmp_path, 4096, str(tmp_path))
+    content = yaml.safe_load(demo_directory([model], generate_key("dev")))
+    content["models"][0]["versions"] += [
+        {"version": "2", "folder": str(other), "weight": 10},
+        {"version": "3", "folder": "/m-3", "weight": 0},
+    ]
+    file = tmp_path / "directory.yaml"
+    file.write_text(yaml.safe_dump(content))
+    warned: list[str] = []
+    versions = own_versions(file, [model], warned.append, several=True)
+    plans = plan_workers([model], WorkerRange(2, 2), cores=8, versions=versions)
+    started = [(plan.settings()["model_version"], plan.settings()["model"]) for plan in plans]
+    assert started == [("1", str(tmp_path))] * 2 + [("2", str(other))] * 2
+    assert [plan.name for plan in plans] == [f"worker-{n}" for n in range(1, 5)]
+    assert not warned
+    assert own_versions(file, [model], warned.append, several=False) is None
+    assert "version 2 has weight 10 and no worker here" in warned[0]
+    content["models"][0]["versions"][1]["folder"] = str(tmp_path / "gone")
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(CommandError, match="version 2 of model 'm' cannot be served"):
+        own_versions(file, [model], warned.append, several=True)

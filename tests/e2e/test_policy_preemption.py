@@ -7,6 +7,7 @@ import grpc
 import httpx2
 import pytest
 import pytest_asyncio
+import yaml
 
 from tests.e2e.counted import COUNTED, books_closed
 from tests.e2e.deployment import Deployment, deployed
@@ -15,10 +16,11 @@ from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import RequestClass
 from weir.common.v1.usage_pb2 import USAGE_QUALITY_EXACT
-from weir.gateway.v1.inference_service_pb2 import GenerateRequest, TokenInput
-from weir_core.model_folder import models_home
-from weir_worker.engine.config import NULL_MODEL
-from weir_worker.engine.null_folder import ensure_null_model
+from weir.gateway.v1.inference_service_pb2 import (
+    GenerateRequest,
+    ListModelsRequest,
+    TokenInput,
+)
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
 
@@ -31,12 +33,7 @@ LONG, SHORT = 1_500, 40
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
-    """One worker with one place, in a pool that pre-empts, and a version that nobody serves."""
-    folder = str(ensure_null_model(models_home() / NULL_MODEL))
-    versions = [
-        {"version": "1", "folder": folder, "weight": 1},
-        {"version": "2", "folder": folder, "weight": 1_000},
-    ]
+    """One worker with one place, in a pool that pre-empts."""
     names = ("offline", "urgent", "begun", "late")
     async with deployed(
         tmp_path_factory.mktemp("taking") / "state",
@@ -44,7 +41,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deplo
         tenants={name: {"plan": "counted"} for name in names},
         plans=COUNTED,
         pools=[POOL],
-        model={**ONE_AT_A_TIME, "versions": versions},
+        model=ONE_AT_A_TIME,
         settings=SLOW,
     ) as deployment:
         yield deployment
@@ -87,6 +84,19 @@ async def test_a_canary_that_is_not_up_hands_its_requests_over_and_the_answer_sa
     stack: Deployment,
 ) -> None:
     """All but one in a thousand are drawn for version 2; the worker is of version 1."""
+    file = stack.state.parent / f"{stack.state.name}-directory.yaml"
+    document = yaml.safe_load(file.read_text())
+    (first,) = document["models"][0]["versions"]
+    versions = [first | {"weight": 1}, first | {"version": "2", "weight": 1_000}]
+    document["models"][0]["versions"] = versions
+    file.write_text(yaml.safe_dump(document))
+    async with stack.inference() as stub:
+
+        async def served() -> list[str]:
+            answer = await stub.ListModels(ListModelsRequest(), metadata=stack.metadata("late"))
+            return list(answer.models[0].versions)
+
+        await until(served, lambda names: names == ["1", "2"], "the canary in the directory")
     record = await _answer(stack, "late", SHORT)
     assert (record.subject.model, record.subject.model_version) == (stack.model, "1")
     assert record.usage.completion_tokens == 4

@@ -17,7 +17,7 @@ from weir_cli.stack.first_start import start_all
 from weir_cli.stack.fleet_look import SchedulerOrders
 from weir_cli.stack.health import knows_key, wait_ready, wait_serving, wait_workers
 from weir_cli.stack.options import StackOptions
-from weir_cli.stack.own_directory import check_own_directory, versions_without_worker
+from weir_cli.stack.own_directory import own_versions
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.running import Door
 from weir_cli.stack.served_model import ServedModel, choose_models
@@ -32,7 +32,7 @@ from weir_cli.stack.stack_tls import StackTls
 from weir_cli.stack.state_dir import StateDir, new_run_folder
 from weir_cli.stack.supervisor import Supervisor
 from weir_cli.stack.welcome import Welcome
-from weir_cli.stack.worker_plan import VERSION, WorkerPlan, plan_workers
+from weir_cli.stack.worker_plan import WorkerPlan, plan_workers
 from weir_gateway.keys import generate_key
 
 _HEALTH_DEADLINE_S = 60.0
@@ -101,12 +101,18 @@ class LocalStack:
         models = await choose_models(
             options.models, options.null, self._say, weights=upstream is None
         )
+        versions = None
+        if options.directory:
+            # Another engine has one version; and what follows the load is the number of one.
+            several = upstream is None and not options.worker_range.elastic
+            versions = own_versions(options.directory, models, self._warn, several=several)
         self._workers = plan_workers(
             models,
             options.worker_range,
             cores=os.cpu_count() or 1,
             kv_memory=options.kv_memory,
             upstream=upstream,
+            versions=versions,
         )
         ports = self._choose_ports()
         key, directory = self._key_and_directory(state, models)
@@ -210,10 +216,6 @@ class LocalStack:
         self, state: StateDir, models: Sequence[ServedModel]
     ) -> tuple[str, Path]:
         if self._options.directory:
-            names = [model.name for model in models]
-            check_own_directory(self._options.directory, names)
-            for line in versions_without_worker(self._options.directory, names, VERSION):
-                self._warn(line)
             return self._options.api_key, self._options.directory
         key = generate_key("dev")
         if self._options.database and self._options.api_key:

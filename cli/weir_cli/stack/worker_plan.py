@@ -1,6 +1,6 @@
 """Which workers a local stack has: what each serves, and its share of the machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,10 @@ from weir_cli.stack.worker_range import WorkerRange
 
 _OPTION = "--kv-memory"
 VERSION = "1"
-"""Of the weights that every worker of a local stack has."""
+"""Of the weights that are served without a directory that says otherwise."""
+
+Versions = Mapping[str, Mapping[str, str]]
+"""Of each model by name: its versions, and the setting `model` of their workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class WorkerPlan:
     Attributes:
         name: of the process.
         model: what it serves.
+        version: of it.
+        worker_model: where the version's weights are; empty: those of the model.
         threads: compute threads; None: all.
         kv_memory_bytes: memory of its KV cache; None: the worker's default.
         upstream: what computes for it; None: itself.
@@ -42,6 +47,8 @@ class WorkerPlan:
 
     name: str
     model: ServedModel
+    version: str = VERSION
+    worker_model: str = ""
     threads: int | None = None
     kv_memory_bytes: int | None = None
     upstream: Upstream | None = None
@@ -51,9 +58,9 @@ class WorkerPlan:
         """Its part of the worker's settings."""
         chosen: dict[str, Any] = {
             "worker_id": self.name,
-            "model": self.model.worker_model,
+            "model": self.worker_model or self.model.worker_model,
             "model_name": self.model.name,
-            "model_version": VERSION,
+            "model_version": self.version,
             "threads": self.threads,
             "kv_memory_bytes": self.kv_memory_bytes,
         }
@@ -69,6 +76,7 @@ def plan_workers(
     cores: int,
     kv_memory: Sequence[str] = (),
     upstream: Upstream | None = None,
+    versions: Versions | None = None,
 ) -> list[WorkerPlan]:
     """Workers of every model, which share the cores evenly, spare ones included and last.
 
@@ -78,17 +86,23 @@ def plan_workers(
         cores: of the machine.
         kv_memory: `SIZE` for every worker, `MODEL=SIZE` for those of a model.
         upstream: of all of them.
+        versions: that get `each` workers; None: one of each model.
 
     Raises CommandError for a size that is none or names no model.
     """
     shares = _shares([model.name for model in models], kv_memory)
-    served = [(model, False) for model in models for _ in range(each.least)]
-    served += [(model, True) for model in models for _ in range(each.most - each.least)]
+    forms = [
+        (model, version, place)
+        for model in models
+        for version, place in ((versions or {}).get(model.name) or {VERSION: ""}).items()
+    ]
+    served = [(*form, False) for form in forms for _ in range(each.least)]
+    served += [(*form, True) for form in forms for _ in range(each.most - each.least)]
     threads = max(1, cores // len(served)) if len(served) > 1 else None
     names = worker_names(len(served))
     return [
-        WorkerPlan(name, model, threads, shares.get(model.name), upstream, spare)
-        for name, (model, spare) in zip(names, served, strict=True)
+        WorkerPlan(name, model, version, place, threads, shares.get(model.name), upstream, spare)
+        for name, (model, version, place, spare) in zip(names, served, strict=True)
     ]
 
 
