@@ -72,7 +72,6 @@ class Rooms:
             settings,
             state=state,
             jobs=self._jobs,
-            tell=self._jobs.tell,
             idempotency=idempotency,
             reception=reception,
             preparer=preparer,

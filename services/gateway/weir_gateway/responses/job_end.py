@@ -25,7 +25,7 @@ class ResponseEnds:
         tell: queues webhooks.
     """
 
-    def __init__(self, store: ResponseStore, tell: Tell | None) -> None:
+    def __init__(self, store: ResponseStore, tell: Tell) -> None:
         self._store = store
         self._tell = tell
 
@@ -43,8 +43,7 @@ class ResponseEnds:
         event = {"type": kind, "response": response, "sequence_number": sequence}
         await self._store.add_events(connection, job.tenant_id, response_id, [event])
         await self._store.change_in(connection, job.tenant_id, response_id, response)
-        if self._tell is not None:
-            await self._tell(connection, job.tenant_id, kind, {"id": response_id})
+        await self._tell(connection, job.tenant_id, kind, {"id": response_id})
 
 
 def _ended(job: Job, begun: Mapping[str, Any]) -> ResponseJson:

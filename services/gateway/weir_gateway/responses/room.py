@@ -17,7 +17,7 @@ from weir_gateway.responses.background import Background
 from weir_gateway.responses.dialect import ResponsesDialect
 from weir_gateway.responses.endpoint import InputTokensEndpoint, ResponsesEndpoint
 from weir_gateway.responses.event_stream import EventStream
-from weir_gateway.responses.job_end import ResponseEnds, Tell
+from weir_gateway.responses.job_end import ResponseEnds
 from weir_gateway.responses.job_kind import KIND, ResponseJobs
 from weir_gateway.responses.keeper import Keeper
 from weir_gateway.responses.pages import CancelPage, DeletePage, InputItemsPage, RetrievePage
@@ -37,7 +37,6 @@ class ResponseRoom:
         settings: of the process.
         state: the database, or none.
         jobs: where background responses run.
-        tell: queues webhooks.
         idempotency, reception, preparer: see there.
         clock: time.
     """
@@ -48,7 +47,6 @@ class ResponseRoom:
         *,
         state: State,
         jobs: JobRoom,
-        tell: Tell | None = None,
         idempotency: HttpIdempotency,
         reception: Reception,
         preparer: Preparer,
@@ -58,7 +56,7 @@ class ResponseRoom:
         self._clock = clock
         self._store = store = ResponseStore(state)
         jobs.kinds.register(KIND, ResponseJobs(state, store, clock))
-        jobs.ends.listen(ResponseEnds(store, tell).on_job_end)
+        jobs.ends.listen(ResponseEnds(store, jobs.tell).on_job_end)
         keeper = Keeper(state, store, clock, retention_s=settings.response_retention_s)
         stream = EventStream(store, ping_s=settings.ping_s)
         background = Background(

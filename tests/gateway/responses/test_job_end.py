@@ -1,0 +1,124 @@
+"""What the end of a job does to its response, in one transaction: object, last event, webhook."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from weir.common.v1.usage_pb2 import Usage
+from weir_gateway.jobs.job import Job, JobState
+from weir_gateway.responses.job_end import ResponseEnds
+from weir_gateway.responses.store import ResponseStore, StoredResponse
+from weir_gateway.state.state import State, open_state
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def state(tmp_path: Path) -> AsyncIterator[State]:
+    state = open_state(SecretStr(f"sqlite:///{tmp_path / 'state.sqlite'}"))
+    await state.start()
+    yield state
+    await state.close()
+
+
+def job_of(state: JobState, **fields: Any) -> Job:
+    values: dict[str, Any] = {
+        "id": "job_1",
+        "tenant_id": "acme",
+        "user_id": "alice",
+        "api_key_id": "k",
+        "kind": "response",
+        "model": "tiny",
+        "body": b"",
+        "created_ms": 1,
+        "deadline_ms": 2,
+        "state": state,
+    }
+    return Job(**(values | fields))
+
+
+@pytest.mark.parametrize(
+    ("job", "status"),
+    [
+        (
+            job_of(
+                JobState.SUCCEEDED,
+                result=orjson.dumps({"status": "completed", "output": [1]}),
+            ),
+            "completed",
+        ),
+        (
+            job_of(JobState.SUCCEEDED, result=orjson.dumps({"status": "incomplete"})),
+            "incomplete",
+        ),
+        (job_of(JobState.FAILED, error_reason="ENGINE_FAILED", error_message="broken"), "failed"),
+        (
+            job_of(JobState.CANCELLED, usage=Usage(prompt_tokens=3, completion_tokens=2)),
+            "cancelled",
+        ),
+        (job_of(JobState.EXPIRED), "failed"),
+    ],
+)
+async def test_every_end(state: State, job: Job, status: str) -> None:
+    told: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    async def tell(_: AsyncConnection, tenant_id: str, kind: str, data: Mapping[str, Any]) -> None:
+        told.append((tenant_id, kind, data))
+
+    store = ResponseStore(state)
+    begun: dict[str, Any] = {"id": "resp_1", "status": "queued", "output": [], "error": None}
+    stored = StoredResponse(
+        tenant_id="acme",
+        id="resp_1",
+        created_ms=1,
+        expires_ms=10,
+        background=True,
+        response=begun,
+        items=[],
+    )
+    await store.add(stored)
+    async with state.writing() as connection:
+        events = [{"type": "response.created", "sequence_number": 0}]
+        await store.add_events(connection, "acme", "resp_1", events)
+        await ResponseEnds(store, tell).on_job_end(connection, job)
+        # A response that was deleted meanwhile, and jobs of other kinds, are no matter of it.
+        await ResponseEnds(store, tell).on_job_end(connection, job_of(job.state, id="job_2"))
+        await ResponseEnds(store, tell).on_job_end(connection, job_of(job.state, kind="chat"))
+    response = (await store.get("acme", "resp_1", "response_id")).response
+    assert response["status"] == status
+    assert told == [("acme", f"response.{status}", {"id": "resp_1"})]
+    (last,) = await store.events("acme", "resp_1", after=0, limit=10)
+    assert (last["type"], last["sequence_number"]) == (f"response.{status}", 1)
+    assert last["response"] == response
+    if status == "failed":
+        assert response["error"]["message"]
+        assert response["error"]["code"] == "server_error"
+    if status == "cancelled":
+        assert response["usage"]["output_tokens"] == 2
+
+
+async def test_what_was_kept_long_enough_is_removed_with_its_events(state: State) -> None:
+    store = ResponseStore(state)
+    for at in range(3):
+        stored = StoredResponse(
+            tenant_id="acme",
+            id=f"resp_{at}",
+            created_ms=1,
+            expires_ms=10 * at,
+            background=True,
+            response={"status": "completed"},
+            items=[],
+        )
+        await store.add(stored)
+        async with state.writing() as connection:
+            await store.add_events(connection, "acme", stored.id, [{"sequence_number": 0}])
+    assert await store.remove_expired(10) == 2
+    assert await store.remove_expired(10) == 0
+    left = [at for at in range(3) if await store.events("acme", f"resp_{at}", after=-1, limit=9)]
+    assert left == [2]
