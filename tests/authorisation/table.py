@@ -180,8 +180,15 @@ ROUTES: dict[str, HttpRow] = {
     "GET /healthz": _OPEN,
     "GET /healthz/live": _OPEN,
     "GET /healthz/ready": _OPEN,
+    "GET /openapi.json": _OPEN,
+    "GET /v1/prefixes": _KEY,
+    "PUT /v1/prefixes/{name}": HttpRow(Door.TENANT, body={"text": "hi", "keep_cold": True}),
+    "GET /v1/prefixes/{name}": _one("prefix"),
+    "DELETE /v1/prefixes/{name}": _one("prefix"),
+    "POST /v1/prefixes/{name}/warm": _one("prefix"),
+    "POST /v1/embeddings": _with("model", "model", {"model": MODEL, "input": "hi"}),
     "GET /metrics": _METRICS,
 }
 
-COMING = {"prefix"}
+COMING: set[str] = set()
 """Objects whose rows are here before they are built."""

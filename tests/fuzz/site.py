@@ -1,0 +1,102 @@
+"""A gateway in a thread of its own, so that a test that blocks can call it, and what it leaves."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.authorisation.site import ADMIN_SECRET
+from tests.gateway.harness import Gateway, eventually, running_gateway
+
+T = TypeVar("T")
+
+_START_S = 60.0
+_REST_S = 60.0
+
+
+class FuzzSite:
+    """The gateway and its loop."""
+
+    def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
+        self.gateway = gateway
+        self._loop = loop
+        self._tasks = 0
+        self._files = 0
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float = _REST_S) -> T:
+        """Runs a coroutine in the gateway's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+    def begin(self) -> None:
+        """Notes what is there before."""
+        self._tasks, self._files = self.run(self._counts())
+
+    def check_nothing_is_left(self) -> None:
+        """Nothing runs, every account was closed once, and tasks and files are as before."""
+        self.run(self.gateway.at_rest())
+        self.run(self._settled())
+
+    async def _settled(self) -> None:
+        try:
+            await eventually(self._is_as_before, timeout_s=_REST_S / 2)
+        finally:
+            now = await self._counts()
+            assert self._is_as_before(), f"{(self._tasks, self._files)} became {now}"
+
+    def _is_as_before(self) -> bool:
+        # A connection of a client that keeps it alive is a task and a file; a few are its own.
+        return self._count_tasks() <= self._tasks + 6 and _open_files() <= self._files + 12
+
+    def _count_tasks(self) -> int:
+        return len(asyncio.all_tasks(self._loop))
+
+    async def _counts(self) -> tuple[int, int]:
+        return self._count_tasks(), _open_files()
+
+
+@contextmanager
+def fuzz_site(folder: Path) -> Iterator[FuzzSite]:
+    """A running gateway with a state database and administration."""
+    found: list[FuzzSite] = []
+    ready, over = threading.Event(), threading.Event()
+    failed: list[BaseException] = []
+
+    async def live() -> None:
+        settings: dict[str, Any] = {
+            "database_url": f"sqlite:///{folder}/directory.sqlite",
+            "admin_secret": ADMIN_SECRET,
+            "max_body_bytes": 1_000_000,
+        }
+        async with running_gateway(folder, workers=2, **settings) as gateway:
+            found.append(FuzzSite(gateway, asyncio.get_running_loop()))
+            ready.set()
+            while not over.is_set():
+                await asyncio.sleep(0.05)
+
+    def serve() -> None:
+        try:
+            asyncio.run(live())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=serve, name="fuzzed-gateway", daemon=True)
+    thread.start()
+    assert ready.wait(_START_S)
+    if failed:
+        raise failed[0]
+    try:
+        yield found[0]
+    finally:
+        over.set()
+        thread.join(_START_S)
+    if failed:
+        raise failed[0]
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
