@@ -151,3 +151,40 @@ async def test_a_call_that_must_be_is_made(smollm2: Deployment) -> None:
     parts = [part.function for chunk in chunks for part in chunk.delta.tool_calls or []]
     assert "".join(p.name or "" for p in parts if p) == "go"
     assert "".join(p.arguments or "" for p in parts if p) == call.function.arguments
+
+
+async def test_a_conversation_of_responses_and_one_in_the_background(smollm2: Deployment) -> None:
+    async with _client(smollm2) as client:
+        ask: Any = {"model": smollm2.model, "max_output_tokens": 24, "temperature": 0}
+        first = await client.responses.create(input="What is the capital of France?", **ask)
+        assert "Paris" in first.output_text
+        second = await client.responses.create(
+            input="Say it again.", previous_response_id=first.id, **ask
+        )
+        assert second.usage is not None
+        assert first.usage is not None
+        assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+        stream = await client.responses.create(
+            input="What is the capital of France?", background=True, stream=True, **ask
+        )
+        events: list[Any] = [event async for event in stream]
+        assert events[-1].response.output_text == first.output_text
+        response_id = events[0].response.id
+        again = await client.responses.retrieve(response_id, stream=True, starting_after=2)
+        assert [event async for event in again] == events[3:]
+
+
+async def test_embeddings_of_texts_alike_are_near(smollm2: Deployment) -> None:
+    texts = ["A cat sleeps on the sofa.", "A kitten naps on the couch.", "SELECT id FROM orders;"]
+    async with _client(smollm2) as client:
+        together = await client.embeddings.create(model=smollm2.model, input=texts)
+        alone = await client.embeddings.create(model=smollm2.model, input=texts[1])
+    cat, kitten, query = (entry.embedding for entry in together.data)
+    assert len(cat) == 576
+
+    def dot(one: list[float], other: list[float]) -> float:
+        return sum(a * b for a, b in zip(one, other, strict=True))
+
+    assert dot(cat, kitten) > dot(cat, query) + 0.02
+    assert dot(kitten, alone.data[0].embedding) > 0.9999
+    assert alone.usage.prompt_tokens < together.usage.prompt_tokens
