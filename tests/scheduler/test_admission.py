@@ -337,3 +337,18 @@ def test_changed_bounds_are_sent_to_the_worker() -> None:
     bench.rules.workers = WorkerRules(1, 65_536, 256, 1)
     bench.scheduler.rules_changed()
     assert bench.out.parameter_changes == [("w1", WorkerRules(1, 65_536, 256, 1))]
+
+
+def test_embeddings_go_to_workers_that_make_them() -> None:
+    bench = Bench()
+    bench.worker("plain")
+    bench.enqueue("a", embed=True)
+    [(request_id, cause)] = bench.out.rejections
+    assert (request_id, cause.reason) == ("a", Reason.EMBEDDINGS_NOT_OFFERED)
+    bench.worker("able", embeddings=True)
+    for name in "bcd":
+        bench.enqueue(name, embed=True)
+    assert {dispatch.worker.worker_id for dispatch in bench.out.dispatches} == {"able"}
+    assert bench.dispatched_ids() == ["b", "c", "d"]
+    bench.enqueue("e")
+    assert bench.dispatched_ids()[-1] == "e"

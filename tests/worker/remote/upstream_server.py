@@ -27,6 +27,7 @@ class UpstreamServer:
         status: answered instead of a stream unless 200.
         hold: streams wait for it before each token but the first.
         script: sent in place of the letters, if any, and again without end if `endless`.
+        embedding: what every input has.
         finish: the reason with which streams end; None: they just stop.
         models: names in its list; None: it does not answer as an OpenAI API does.
     """
@@ -44,6 +45,7 @@ class UpstreamServer:
         self.hold = asyncio.Event()
         self.hold.set()
         self.finish: str | None = "length"
+        self.embedding: list[float] = [3.0, 4.0]
         self.models: list[str] | None = [MODEL]
         self.authorizations: list[str] = []
         self.url = ""
@@ -63,6 +65,15 @@ class UpstreamServer:
         if self.status != 200:
             return Response(self.said, self.status)
         return StreamingResponse(self._stream(body), media_type="text/event-stream")
+
+    async def embed(self, request: Request) -> Response:
+        body = await request.json()
+        self.bodies.append(body)
+        if self.status != 200:
+            return Response(self.said, self.status)
+        data = [{"object": "embedding", "index": 0, "embedding": self.embedding}]
+        usage = {"prompt_tokens": len(body["input"]), "total_tokens": len(body["input"])}
+        return JSONResponse({"object": "list", "data": data, "usage": usage})
 
     async def _scripted(self) -> AsyncIterator[str]:
         for part in self.script:
@@ -113,6 +124,7 @@ async def running_upstream() -> AsyncIterator[UpstreamServer]:
         routes=[
             Route("/v1/models", upstream.list_models),
             Route("/v1/completions", upstream.complete, methods=["POST"]),
+            Route("/v1/embeddings", upstream.embed, methods=["POST"]),
         ]
     )
     sock = socket.create_server(("127.0.0.1", 0))
