@@ -102,6 +102,12 @@ class Door(InferenceServiceServicer):
         text = request.prompt or request.chat.messages[0].content
         return wire.TokenizeResponse(token_ids=[len(word) for word in text.split()])
 
+    async def Embed(  # noqa: N802
+        self, request: wire.EmbedRequest, context: Context
+    ) -> wire.EmbedResponse:
+        vectors = [wire.Embedding(values=[len(one.text), 0]) for one in request.inputs]
+        return wire.EmbedResponse(model="m", embeddings=vectors, usage=Usage(prompt_tokens=4))
+
     async def GetRequest(  # noqa: N802
         self, request: wire.GetRequestRequest, context: Context
     ) -> wire.GetRequestResponse:
@@ -185,6 +191,8 @@ async def test_the_other_calls(client: AsyncClient) -> None:
     assert await client.tokenize("m", prompt="one three") == [3, 5]
     assert await client.tokenize("m", messages=[{"role": "user", "content": "a"}]) == [1]
     assert (await client.get_request("req_7")).request_id == "req_7"
+    embedded = await client.embed("m", ["a", "bcd"])
+    assert (embedded.vectors, embedded.usage.prompt_tokens) == (((1, 0), (3, 0)), 4)
 
 
 async def test_options_reach_the_server(client: AsyncClient, door: Door) -> None:

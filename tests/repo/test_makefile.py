@@ -9,7 +9,7 @@ from pathlib import Path
 TARGETS = {
     *("run", "test", "soak", "lint", "types", "format", "proto", "clean"),
     *("bench-stack", "bench-limiter", "bench-simulation", "bench-engine", "bench-gpu"),
-    "bench-fairness",
+    *("bench-fairness", "bench-gateway"),
     *("peers", "kernels"),
 }
 

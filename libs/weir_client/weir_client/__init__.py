@@ -10,6 +10,7 @@ async with AsyncClient("127.0.0.1:8001", api_key=key) as client:
 from weir_client.answer import Answer
 from weir_client.choice import Choice
 from weir_client.client import AsyncClient
+from weir_client.embeddings import Embeddings
 from weir_client.errors import (
     AuthenticationError,
     CallCancelled,
@@ -26,6 +27,8 @@ from weir_client.errors import (
 )
 from weir_client.job import Job, JobState
 from weir_client.jobs import Jobs
+from weir_client.prefix import Prefix, Warmth
+from weir_client.prefixes import Prefixes
 from weir_client.request import GenerateOptions, Message
 from weir_client.retry import RetryPolicy
 from weir_client.session import Session
@@ -41,6 +44,7 @@ __all__ = [
     "Choice",
     "ConflictError",
     "DeadlineExceeded",
+    "Embeddings",
     "GenerateOptions",
     "InvalidRequest",
     "Job",
@@ -51,10 +55,13 @@ __all__ = [
     "NotBuiltYet",
     "NotFound",
     "PermissionDenied",
+    "Prefix",
+    "Prefixes",
     "RetryPolicy",
     "ServerError",
     "Session",
     "Sessions",
     "Unavailable",
+    "Warmth",
     "WeirClientError",
 ]

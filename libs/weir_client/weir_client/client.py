@@ -8,6 +8,8 @@ import grpc
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.gateway.v1.inference_service_pb2 import (
+    EmbedInput,
+    EmbedRequest,
     GenerateRequest,
     GetRequestRequest,
     ListModelsRequest,
@@ -17,8 +19,10 @@ from weir.gateway.v1.inference_service_pb2 import (
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
 from weir_client.answer import Answer
 from weir_client.connection import Connection
+from weir_client.embeddings import Embeddings
 from weir_client.idempotency import AutomaticKeys
 from weir_client.jobs import Jobs
+from weir_client.prefixes import Prefixes
 from weir_client.request import GenerateOptions, Message, build_request, chat_input
 from weir_client.retry import RetryPolicy
 from weir_client.sessions import Sessions
@@ -37,11 +41,13 @@ class AsyncClient:
         timeout_s: default deadline of a call with one response, retries included.
         generate_timeout_s: default deadline of a whole answer, retries included.
         automatic_keys: `complete` gives its request an idempotency key, so that an attempt whose
-            answer was lost is not run and charged twice. Ignored where calls are not retried.
+            answer was lost is not run and charged twice; the gateway then finishes it even if
+            the caller leaves. Without effect where calls are not retried.
 
     Attributes:
         sessions: sessions of the tenant.
         jobs: offline work of the tenant.
+        prefixes: beginnings of prompts that the tenant's requests share.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class AsyncClient:
         self._keys = AutomaticKeys(wanted=automatic_keys and retry.attempts > 1)
         self.sessions = Sessions(self._connection)
         self.jobs = Jobs(self._connection)
+        self.prefixes = Prefixes(self._connection)
 
     def generate(
         self,
@@ -135,6 +142,14 @@ class AsyncClient:
         else:
             request.chat.CopyFrom(chat_input(messages or ()))
         return list((await self._connection.call(self._stub.Tokenize, request)).token_ids)
+
+    async def embed(self, model: str, texts: Iterable[str]) -> Embeddings:
+        """One vector of Euclidean length 1 for each text, in order."""
+        inputs = [EmbedInput(text=text) for text in texts]
+        request = EmbedRequest(model=model, inputs=inputs)
+        response = await self._connection.call(self._stub.Embed, request)
+        vectors = [tuple(embedding.values) for embedding in response.embeddings]
+        return Embeddings(tuple(vectors), response.usage, response.model)
 
     async def get_request(self, request_id: str) -> LifecycleRecord:
         """Life-cycle record of a request of the tenant, running or lately ended."""

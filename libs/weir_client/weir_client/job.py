@@ -40,7 +40,10 @@ class Job:
         usage: tokens, as charged.
         error_reason: name of `weir.common.v1.ErrorReason` without its prefix, or empty.
         error_message: one sentence, or empty.
-        request_id: of the request that ran it, or empty.
+        request_id: of its newest attempt, or empty.
+        model: name of its model.
+        attempts: so far.
+        deadline: it expires if it has not ended by then; in UTC.
     """
 
     id: str
@@ -54,6 +57,9 @@ class Job:
     error_reason: str
     error_message: str
     request_id: str
+    model: str
+    attempts: int
+    deadline: datetime | None
 
 
 def job_of(message: wire.Job) -> Job:
@@ -70,6 +76,9 @@ def job_of(message: wire.Job) -> Job:
         error_reason=_reason(message.error_reason),
         error_message=message.error_message,
         request_id=message.request_id,
+        model=message.model,
+        attempts=message.attempts,
+        deadline=moment(message, "deadline"),
     )
 
 

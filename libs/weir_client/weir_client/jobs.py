@@ -1,5 +1,6 @@
 """Jobs of the caller's tenant."""
 
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Unpack
@@ -36,14 +37,15 @@ class Jobs:
     ) -> Job:
         """Accepts work to be done later.
 
-        With the option `idempotency_key` the same call gives the same job.
+        With the option `idempotency_key` the same call gives the same job; without it each call
+        gives one job, however often it is tried.
 
         Args:
             model, max_new_tokens, messages, prompt: see `AsyncClient.generate`.
             webhook_url: https URL that is called when the job ends; empty: none.
             **options: see GenerateOptions.
         """
-        key = options.pop("idempotency_key", "")
+        key = options.pop("idempotency_key", "") or uuid.uuid4().hex
         work = build_request(
             model,
             messages=messages,

@@ -41,6 +41,7 @@ class GenerateOptions(TypedDict, total=False):
     lark_grammar: str
     shared_prefix_characters: int
     tools_json: Sequence[str]
+    prefix: str
 
 
 _SAMPLING = tuple(SamplingParams.DESCRIPTOR.fields_by_name)
@@ -54,6 +55,7 @@ _DIRECT = (
     "regex",
     "lark_grammar",
     "shared_prefix_characters",
+    "prefix",
 )
 
 
