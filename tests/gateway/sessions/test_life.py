@@ -1,6 +1,7 @@
 """How sessions end, and what goes on without a database."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.sessions.room import SessionRoom
+from weir_gateway.sessions.session import Session
 from weir_gateway.state.database import StateDatabase
 
 SECRET = SecretStr("a-cluster-secret-of-at-least-32-characters")
@@ -96,6 +98,36 @@ async def test_a_renewal_by_another_gateway_counts(state: StateDatabase) -> None
     finally:
         for room in rooms:
             await room.stop()
+
+
+async def test_many_new_conversations_share_a_transaction(
+    state: StateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, who = room_of(state, ManualClock()), caller()
+    store = room.desk._store
+    ensure_all, sizes = store.ensure_all, []
+
+    async def counted(made: Iterable[Session]) -> None:
+        some = list(made)
+        sizes.append(len(some))
+        await ensure_all(some)
+
+    monkeypatch.setattr(store, "ensure_all", counted)
+    room.start()
+    try:
+        requests = [
+            GenerationRequest(model="m", conversation_id=f"c {number % 100}")
+            for number in range(200)
+        ]
+        turns = await asyncio.gather(*(room.desk.turn_of(who, one, "m") for one in requests))
+        ids = {turn.session_id for turn in turns if turn is not None}
+        assert len(ids) == 100
+        for session_id in ids:
+            assert (await room.desk.get(who, session_id)).conversation_id
+        assert sum(sizes) == 100
+        assert len(sizes) < 50
+    finally:
+        await room.stop()
 
 
 async def test_a_lost_database_refuses_sessions_but_no_conversation(tmp_path: Path) -> None:

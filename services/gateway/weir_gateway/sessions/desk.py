@@ -175,10 +175,13 @@ class SessionDesk:
         if known is None:
             before = self._seen()
             try:
-                known = await self._store.ensure(session)
+                known = await self._store.find(session.tenant_id, session.id)
             except WeirError as error:
                 _log.warning("conversation_not_kept", reason=error.reason)
                 return session
+            if known is None or not known.lives(self._now_ms):
+                await self._writer.make(session)
+                known = session
             self._remember(known, before)
         return self._use(known)
 

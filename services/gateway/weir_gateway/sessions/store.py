@@ -68,15 +68,16 @@ class SessionStore:
     async def ensure(self, session: Session) -> Session:
         """The living session of that id; it is made, or made anew, if there is none."""
         async with self._state.writing() as connection:
-            statement = self._state.insert(sessions).values(**_row(session))
-            ended = sessions.c.expires_ms <= session.created_ms
-            statement = statement.on_conflict_do_update(
-                index_elements=[sessions.c.id], set_=_row(session), where=ended
-            )
-            await connection.execute(statement)
+            await self._ensure(connection, session)
             found = await _find(connection, session.tenant_id, session.id)
         assert found is not None
         return found
+
+    async def ensure_all(self, made: Iterable[Session]) -> None:
+        """Likewise, of many in one transaction."""
+        async with self._state.writing() as connection:
+            for session in sorted(made, key=lambda one: one.id):
+                await self._ensure(connection, session)
 
     async def find(self, tenant_id: str, session_id: str) -> Session | None:
         """The session, ended or not; None where the tenant has none of that id."""
@@ -167,8 +168,9 @@ class SessionStore:
                     lost.append(use)
         return lost
 
-    async def purge(self, now_ms: int) -> None:
-        """Forgets sessions that ended some time ago, and old deletions."""
+    async def purge(self, now_ms: int) -> bool:
+        """Forgets some sessions that ended some time ago, and old deletions; whether there may be
+        more of them."""
         ended = (
             select(sessions.c.id)
             .where(sessions.c.expires_ms <= now_ms - _PURGE_AFTER_MS)
@@ -188,6 +190,16 @@ class SessionStore:
             await connection.execute(
                 delete(deletions).where(deletions.c.time_ms < now_ms - _REMEMBER_MS)
             )
+        return len(ids) == _PURGED_AT_ONCE
+
+    async def _ensure(self, connection: AsyncConnection, session: Session) -> None:
+        statement = self._state.insert(sessions).values(**_row(session))
+        ended = sessions.c.expires_ms <= session.created_ms
+        await connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=[sessions.c.id], set_=_row(session), where=ended
+            )
+        )
 
     async def _note(self, connection: AsyncConnection, use: SessionUse) -> bool:
         used_ms = literal(use.last_use_ms, BigInteger)
