@@ -17,7 +17,6 @@ from weir.directory.v1.directory_pb2 import (
 )
 from weir.directory.v1.directory_service_pb2 import Delta
 from weir_core.directory import DirectoryIndex
-from weir_core.directory.delta import apply_delta
 
 
 def _index() -> DirectoryIndex:
@@ -110,14 +109,14 @@ def test_a_delta_puts_and_removes_by_id(before: set[str], after: set[str]) -> No
         changed=Snapshot(version=2, tenants=[Tenant(id=name) for name in sorted(after)]),
         removed_tenants=sorted(before - after),
     )
-    result = apply_delta(base, delta)
+    result = DirectoryIndex(base).changed_by(delta).snapshot
     assert {tenant.id: tenant.name for tenant in result.tenants} == dict.fromkeys(after, "")
     assert result.version == 2
 
 
 def test_a_delta_of_another_version_is_refused() -> None:
     with pytest.raises(ValueError, match="version 4, not 1"):
-        apply_delta(Snapshot(version=1), Delta(base_version=4))
+        DirectoryIndex(Snapshot(version=1)).changed_by(Delta(base_version=4))
 
 
 def test_limits_of_users_whose_names_hold_slashes_stay_apart() -> None:

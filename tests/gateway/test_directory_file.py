@@ -14,7 +14,6 @@ from weir.directory.v1.directory_pb2 import (
 )
 from weir_core.clock import ManualClock
 from weir_core.directory import DirectoryIndex
-from weir_core.directory.delta import apply_delta
 from weir_gateway.directory.difference import difference, is_empty
 from weir_gateway.directory.file import DirectoryFileError, parse_document
 from weir_gateway.directory.metrics import DirectoryMetrics
@@ -284,9 +283,10 @@ def test_a_delta_brings_a_watcher_to_the_new_version() -> None:
     delta = difference(old, new)
     assert [tenant.id for tenant in delta.changed.tenants] == ["acme"]
     assert not delta.changed.models
-    result = apply_delta(old, delta)
+    result = DirectoryIndex(old).changed_by(delta).snapshot
     assert is_empty(difference(result, new))
-    back = apply_delta(result, difference(result, built(version=3)))
+    again = difference(result, built(version=3))
+    back = DirectoryIndex(result).changed_by(again).snapshot
     assert is_empty(difference(back, built(version=3)))
     assert [plan.id for plan in back.plans] == [plan.id for plan in old.plans]
 

@@ -1,9 +1,9 @@
 """Immutable look-ups over one snapshot of the directory."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from weir.directory.v1.directory_pb2 import (
@@ -17,7 +17,12 @@ from weir.directory.v1.directory_pb2 import (
     Tenant,
     User,
 )
+from weir.directory.v1.directory_service_pb2 import Delta
 from weir_core.directory.parameters import Parameters, resolve_parameters
+
+_N = TypeVar("_N")
+_T = TypeVar("_T")
+_NOTHING = Snapshot()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,6 @@ class DirectoryIndex:
     """One version of the directory, indexed. Never changes; a new version is a new index."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
         self.version: int = snapshot.version
         self._tenants = {tenant.id: tenant for tenant in snapshot.tenants}
         self._users = {(user.tenant_id, user.id): user for user in snapshot.users}
@@ -57,25 +61,86 @@ class DirectoryIndex:
         self._plans = {plan.id: plan for plan in snapshot.plans}
         self._pools = {pool.name: pool for pool in snapshot.pools}
         self._models = {model.name: model for model in snapshot.models}
-        self._aliases = {
-            alias: model for model in snapshot.models for alias in model.aliases
-        } | self._models
+        self._cluster = tuple(snapshot.cluster_limits)
+        self._aliases = _by_alias(self._models)
         self._parameters: dict[tuple[str, str, str], Parameters] = {}
 
-    @property
+    def changed_by(self, delta: Delta) -> "DirectoryIndex":
+        """The next version. Costs what the delta holds, not what the directory does.
+
+        Raises:
+            ValueError: the delta was made from another version.
+        """
+        if delta.base_version != self.version:
+            raise ValueError(f"delta applies to version {delta.base_version}, not {self.version}")
+        changed = delta.changed
+        new = DirectoryIndex(_NOTHING)
+        new.version = changed.version
+        new._tenants = _merged(self._tenants, changed.tenants, delta.removed_tenants)
+        gone = [
+            (tenant, user) for tenant, _, user in (n.partition("/") for n in delta.removed_users)
+        ]
+        new._users = _merged(self._users, changed.users, gone)
+        new._keys = _merged(self._keys, changed.api_keys, delta.removed_api_keys)
+        new._keys_by_hash = self._hashes_after(changed.api_keys, delta.removed_api_keys)
+        new._plans = _merged(self._plans, changed.plans, delta.removed_plans)
+        new._models = _merged(self._models, changed.models, delta.removed_models)
+        if delta.replace_cluster:
+            new._cluster = tuple(changed.cluster_limits)
+            new._pools = {pool.name: pool for pool in changed.pools}
+        else:
+            new._cluster, new._pools = self._cluster, self._pools
+        new._aliases = _by_alias(new._models)
+        return new
+
+    @cached_property
     def snapshot(self) -> Snapshot:
-        """The snapshot that is indexed; not to be changed."""
-        return self._snapshot
+        """All of it as one message; not to be changed. Made when it is first asked for."""
+        return Snapshot(
+            version=self.version,
+            tenants=self._tenants.values(),
+            users=self._users.values(),
+            api_keys=self._keys.values(),
+            plans=self._plans.values(),
+            models=self._models.values(),
+            cluster_limits=self._cluster,
+            pools=self._pools.values(),
+        )
+
+    @property
+    def tenants(self) -> Collection[Tenant]:
+        """Every tenant, in the order of the directory."""
+        return self._tenants.values()
+
+    @property
+    def users(self) -> Collection[User]:
+        """Every user, likewise."""
+        return self._users.values()
+
+    @property
+    def api_keys(self) -> Collection[ApiKey]:
+        """Every key, likewise."""
+        return self._keys.values()
+
+    @property
+    def plans(self) -> Collection[Plan]:
+        """Every plan, likewise."""
+        return self._plans.values()
 
     @property
     def models(self) -> list[Model]:
-        """Every model, in the order of the directory."""
-        return list(self._snapshot.models)
+        """Every model, likewise."""
+        return list(self._models.values())
 
     @property
-    def tenants(self) -> list[Tenant]:
-        """Every tenant, in the order of the directory."""
-        return list(self._snapshot.tenants)
+    def pools(self) -> Collection[Pool]:
+        """Every pool, likewise."""
+        return self._pools.values()
+
+    @property
+    def limits_over_everybody(self) -> Sequence[Limit]:
+        """As they are configured; see `cluster_limits`."""
+        return self._cluster
 
     def tenant(self, tenant_id: str) -> Tenant | None:
         """The tenant of that id."""
@@ -125,7 +190,7 @@ class DirectoryIndex:
         """Limits over everybody."""
         return tuple(
             ScopedLimit(f"cluster/{limit.id}", "cluster", "", limit, "the cluster")
-            for limit in self._snapshot.cluster_limits
+            for limit in self._cluster
         )
 
     def tenant_limits(self, tenant_id: str) -> tuple[ScopedLimit, ...]:
@@ -176,12 +241,40 @@ class DirectoryIndex:
             self._parameters[model_name, tenant_id, profile] = resolved
         return resolved
 
-    def keys_of_tenants(self) -> dict[str, list[ApiKey]]:
-        """API keys by tenant id."""
-        keys: dict[str, list[ApiKey]] = defaultdict(list)
-        for key in self._snapshot.api_keys:
-            keys[key.tenant_id].append(key)
-        return keys
+    def _hashes_after(
+        self, changed: Sequence[ApiKey], removed: Iterable[str]
+    ) -> dict[bytes, ApiKey]:
+        if not changed and not removed:
+            return self._keys_by_hash
+        hashes = dict(self._keys_by_hash)
+        for name in (*(key.id for key in changed), *removed):
+            before = self._keys.get(name)
+            for digest in before.hashes if before is not None else ():
+                hashes.pop(digest, None)
+        hashes.update({digest: key for key in changed for digest in key.hashes})
+        return hashes
+
+
+def _by_alias(models: Mapping[str, Model]) -> dict[str, Model]:
+    return {alias: model for model in models.values() for alias in model.aliases} | dict(models)
+
+
+def _merged(old: dict[_N, _T], changed: Sequence[_T], removed: Sequence[_N]) -> dict[_N, _T]:
+    if not changed and not removed:
+        return old
+    entries = dict(old)
+    entries.update((_name(entry), entry) for entry in changed)
+    for name in removed:
+        entries.pop(name, None)
+    return entries
+
+
+def _name(entry: Any) -> Any:
+    """What an index knows an object by."""
+    kind = entry.DESCRIPTOR.name
+    if kind == "User":
+        return (entry.tenant_id, entry.id)
+    return entry.name if kind == "Model" else entry.id
 
 
 def _scoped(

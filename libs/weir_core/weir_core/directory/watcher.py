@@ -10,7 +10,6 @@ import structlog
 
 from weir.directory.v1.directory_service_pb2 import WatchRequest, WatchResponse
 from weir.directory.v1.directory_service_pb2_grpc import DirectoryServiceStub
-from weir_core.directory.delta import apply_delta
 from weir_core.directory.index import DirectoryIndex
 from weir_core.errors import Reason, WeirError
 from weir_core.tasks import end_task
@@ -116,8 +115,7 @@ class DirectoryWatcher:
         if event == "snapshot":
             self._publish(DirectoryIndex(response.snapshot))
         elif event == "delta":
-            base = self.required.snapshot
-            self._publish(DirectoryIndex(apply_delta(base, response.delta)))
+            self._publish(self.required.changed_by(response.delta))
 
     def _publish(self, index: DirectoryIndex) -> None:
         self._index = index

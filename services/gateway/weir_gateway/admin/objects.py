@@ -18,9 +18,10 @@ from weir_gateway.directory.sql.entry_form import (
     tenant_form,
     user_form,
 )
+from weir_gateway.directory.sql.find import find
 from weir_gateway.directory.sql.pool_form import pool_form
 from weir_gateway.directory.sql.records import Draft, Kind, Record, Sent
-from weir_gateway.directory.sql.source import SqlDirectory, find
+from weir_gateway.directory.sql.source import SqlDirectory
 
 _FORMS: dict[Kind, Callable[[Any], Form]] = {
     Kind.TENANT: tenant_form,
@@ -157,10 +158,11 @@ def _record(kind: Kind, message: Any) -> Record:
 def _belongings(draft: Draft, record: Record) -> list[Record]:
     """Keys of a user; users and keys of a tenant."""
     if record.kind is Kind.TENANT:
-        kinds = (Kind.KEY, Kind.USER)
-        return [x for kind in kinds for x in draft.before.of(kind) if x.tenant_id == record.id]
+        owned = draft.before.of_tenant(record.id)
+        return [one for kind in (Kind.KEY, Kind.USER) for one in owned if one.kind is kind]
     if record.kind is Kind.USER:
-        keys = (key for key in draft.before.of(Kind.KEY) if key.tenant_id == record.tenant_id)
+        owned = draft.before.of_tenant(record.tenant_id)
+        keys = (one for one in owned if one.kind is Kind.KEY)
         return [key for key in keys if key.body["user"] == record.body["id"]]
     return []
 

@@ -25,7 +25,6 @@ class DirectoryPublisher:
     def __init__(self, clock: Clock, *, shared: bool = False) -> None:
         self._clock = clock
         self._shared = shared
-        self._snapshot: Snapshot | None = None
         self._index: DirectoryIndex | None = None
         self._last_delta: Delta | None = None
         self._changed = asyncio.Event()
@@ -52,25 +51,34 @@ class DirectoryPublisher:
         """The current snapshot; not to be changed."""
         return self.required.snapshot
 
+    @property
+    def version(self) -> int:
+        """The number of the current version."""
+        return self.required.version
+
     def next_version(self) -> int:
         """The number of the next version."""
         now_ms = self._clock.now_us() // 1_000
-        return max(now_ms, self._snapshot.version + 1) if self._snapshot else now_ms
+        return max(now_ms, self._index.version + 1) if self._index is not None else now_ms
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Makes `snapshot` the current version; False when it changes nothing."""
-        if self._snapshot is not None:
-            delta = difference(self._snapshot, snapshot)
+        delta = None
+        if self._index is not None:
+            delta = difference(self._index.snapshot, snapshot)
             if is_empty(delta):
                 return False
-            self._last_delta = delta
-        self._snapshot = snapshot
-        self._index = DirectoryIndex(snapshot)
+        self.advance(DirectoryIndex(snapshot), delta)
+        return True
+
+    def advance(self, index: DirectoryIndex, delta: Delta | None) -> None:
+        """Makes `index` the current version; `delta` makes it of the one before, if known."""
+        self._index = index
+        self._last_delta = delta
         self._changed.set()
         self._changed = asyncio.Event()
         for callback in self._callbacks:
-            callback(self._index)
-        return True
+            callback(index)
 
     def on_change(self, callback: Callable[[DirectoryIndex], None]) -> None:
         """Calls back with every new version, and at once with the present one."""
@@ -95,7 +103,7 @@ class DirectoryPublisher:
         return self._is_news(known_version)
 
     def _is_news(self, known_version: int) -> bool:
-        if self._snapshot is None:
+        if self._index is None:
             return False
-        version = self._snapshot.version
+        version = self._index.version
         return version > known_version if self._shared else version != known_version

@@ -29,14 +29,14 @@ class DirectoryServicer(DirectoryServiceServicer):
         publisher.required  # noqa: B018 - refuses before the first load
         _log.info("directory watcher connected", watcher=request.watcher[:64])
         version = request.known_version
-        if version == publisher.snapshot.version:
+        if version == publisher.version:
             yield WatchResponse(keepalive=Keepalive(version=version))
         while True:
             if not await publisher.wait_change(version, self._keepalive_s):
                 yield WatchResponse(keepalive=Keepalive(version=version))
                 continue
             delta = publisher.delta_from(version)
-            version = publisher.snapshot.version
+            version = publisher.version
             if delta is not None:
                 yield WatchResponse(delta=delta)
             else:

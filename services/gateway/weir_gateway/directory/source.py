@@ -58,7 +58,7 @@ class DirectoryFileSource:
             self._on_refused()
             _log.error("directory reload refused, the last good version stays", problem=str(error))
             return
-        _log.info("directory reloaded", changed=changed, version=self._publisher.snapshot.version)
+        _log.info("directory reloaded", changed=changed, version=self._publisher.version)
 
     def start(self) -> None:
         """Begins to look for changes of the file."""

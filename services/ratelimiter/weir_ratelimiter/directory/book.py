@@ -27,7 +27,7 @@ class LimitBook:
     def __init__(self, index: DirectoryIndex) -> None:
         self._index = index
         self.version = index.version
-        self._specs = SpecTable(index.snapshot)
+        self._specs = SpecTable(index)
         self.budgets = self._specs.budgets()
         self.plan_of = self._specs.plan_of
         self._resolutions: dict[Subject, Resolution] = {}

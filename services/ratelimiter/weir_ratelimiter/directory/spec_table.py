@@ -1,8 +1,9 @@
-"""Every limit of one snapshot, checked once where it is configured."""
+"""Every limit of one version of the directory, checked once where it is configured."""
 
 from collections.abc import Iterable, Mapping
 
 from weir.directory.v1 import directory_pb2
+from weir_core.directory import DirectoryIndex
 from weir_core.errors import InvalidField
 from weir_ratelimiter.directory.limits import LimitSpec, check_limit, context_window
 from weir_ratelimiter.directory.tenure import Place
@@ -22,28 +23,28 @@ class SpecTable:
             the same id, or a tenant names a plan that is not there.
     """
 
-    def __init__(self, snapshot: directory_pb2.Snapshot) -> None:
-        self._cluster = _checked(snapshot.cluster_limits, "cluster")
-        self._plans = {plan.id: _checked(plan.limits, f"plan:{plan.id}") for plan in snapshot.plans}
-        self._plan_of = {tenant.id: tenant.plan_id for tenant in snapshot.tenants}
+    def __init__(self, index: DirectoryIndex) -> None:
+        self._cluster = _checked(index.limits_over_everybody, "cluster")
+        self._plans = {plan.id: _checked(plan.limits, f"plan:{plan.id}") for plan in index.plans}
+        self._plan_of = {tenant.id: tenant.plan_id for tenant in index.tenants}
         self._check_plans()
         self._tenants = {
             tenant.id: _checked(tenant.limits, f"tenant:{tenant.id}")
-            for tenant in snapshot.tenants
+            for tenant in index.tenants
             if tenant.limits
         }
         self._users = {
             (user.tenant_id, user.id): _checked(user.limits, f"user:{user.tenant_id}/{user.id}")
-            for user in snapshot.users
+            for user in index.users
             if user.limits
         }
         self._keys = {
             key.id: _checked(key.limits, f"api_key:{key.id}")
-            for key in snapshot.api_keys
+            for key in index.api_keys
             if key.limits
         }
         self._models = {
-            model.name: _checked(model.limits, f"model:{model.name}") for model in snapshot.models
+            model.name: _checked(model.limits, f"model:{model.name}") for model in index.models
         }
         self._prices = {
             model.name: Price.of(
@@ -52,12 +53,12 @@ class SpecTable:
                 model.price.cached_input_nanos,
                 model.price.output_nanos,
             )
-            for model in snapshot.models
+            for model in index.models
             if model.HasField("price")
         }
         self._windows = {
             model.name: context_window(model.name, model.max_context_tokens)
-            for model in snapshot.models
+            for model in index.models
             if model.max_context_tokens
         }
 

@@ -1,6 +1,6 @@
 """Makes a checked document of the rows, the same that a directory file would be read as."""
 
-from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -60,29 +60,33 @@ class Assembler:
             EntryInvalid: one breaks a rule by itself.
             RuleBroken: they break one together.
         """
+        return self._checked(records, [tenant.id for tenant in records.of(Kind.TENANT)])
+
+    def part(self, records: Records, tenants: Iterable[str]) -> Document:
+        """As `document`, of tenants alone those that are named; a name may be nobody's."""
+        return self._checked(records, tenants)
+
+    def _checked(self, records: Records, tenants: Iterable[str]) -> Document:
         cluster = [self._entry(ClusterEntry, one) for one in records.of(Kind.CLUSTER)]
         document = Document(
             cluster=cluster[0] if cluster else ClusterEntry(),
             pools=self._all(PoolEntry, records, Kind.POOL),
             plans=self._all(PlanEntry, records, Kind.PLAN),
             models=self._all(ModelEntry, records, Kind.MODEL),
-            tenants=self._tenants(records),
+            tenants=tuple(filter(None, (self._tenant(records, name) for name in tenants))),
         )
         check_document(document)
         return with_time_zones(document)
 
-    def _tenants(self, records: Records) -> tuple[TenantEntry, ...]:
-        users, keys = defaultdict(list), defaultdict(list)
-        for record in records.of(Kind.USER):
-            users[record.tenant_id].append(self._entry(UserEntry, record))
-        for record in records.of(Kind.KEY):
-            keys[record.tenant_id].append(self._entry(KeyEntry, record))
-        return tuple(
-            self._entry(StoredTenantEntry, tenant).model_copy(
-                update={"users": tuple(users[tenant.id]), "keys": tuple(keys[tenant.id])}
-            )
-            for tenant in records.of(Kind.TENANT)
-        )
+    def _tenant(self, records: Records, tenant_id: str) -> TenantEntry | None:
+        tenant = records.get(Kind.TENANT, tenant_id)
+        if tenant is None:
+            return None
+        owned = records.of_tenant(tenant_id)
+        users = tuple(self._entry(UserEntry, one) for one in owned if one.kind is Kind.USER)
+        keys = tuple(self._entry(KeyEntry, one) for one in owned if one.kind is Kind.KEY)
+        entry = self._entry(StoredTenantEntry, tenant)
+        return entry.model_copy(update={"users": users, "keys": keys})
 
     def _all(self, entry: type[_E], records: Records, kind: Kind) -> tuple[_E, ...]:
         return tuple(self._entry(entry, record) for record in records.of(kind))

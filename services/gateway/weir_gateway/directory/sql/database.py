@@ -10,7 +10,9 @@ from weir_core.database import database
 from weir_gateway.directory.sql.schema import SCHEMA
 from weir_gateway.directory.sql.tables import head
 
-_WRITE_S = 10.0
+WRITE_S = 10.0
+FILL_S = 120.0
+"""For the first filling, of thousands of tenants."""
 _READ_S = 10.0
 
 
@@ -24,13 +26,13 @@ class Database(database.Database):
         super().__init__(url, SCHEMA, what="the directory", knob="database_url")
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[tuple[AsyncConnection, int]]:
+    async def writing(self, limit_s: float = WRITE_S) -> AsyncIterator[tuple[AsyncConnection, int]]:
         """A transaction in turn, with the version that it starts from.
 
         No other writes until it ends: committed at the end, rolled back on an exception.
         """
         take = update(head).values(turns=head.c.turns + 1).returning(head.c.version)
-        async with self.transaction(_WRITE_S) as connection:
+        async with self.transaction(limit_s) as connection:
             yield connection, (await connection.execute(take)).scalar_one()
 
     @asynccontextmanager

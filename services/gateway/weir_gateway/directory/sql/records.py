@@ -1,6 +1,6 @@
 """Rows of the directory, and a draft of what a change makes of them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -48,29 +48,66 @@ class Record:
         return f"{self.kind}/{self.id}"
 
 
-class Records:
-    """Every row by kind and id, those of removed objects too."""
+Name = tuple[Kind, str]
 
-    def __init__(self, records: dict[tuple[Kind, str], Record] | None = None) -> None:
-        self._records = records or {}
+
+class Records:
+    """Every row by kind and id, those of removed objects too. Never changes."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[Kind, dict[str, Record]] = {kind: {} for kind in Kind}
+        # What belongs to a tenant, itself included.
+        self._of_tenant: dict[str, frozenset[Name]] = {}
+        # Keys with two secrets.
+        self._overlapping: dict[str, Record] = {}
 
     def get(self, kind: Kind, name: str) -> Record | None:
         """The living one of that id."""
-        record = self._records.get((kind, name))
+        record = self.any(kind, name)
         return None if record is None or record.deleted else record
 
     def any(self, kind: Kind, name: str) -> Record | None:
         """As `get`, a removed one too."""
-        return self._records.get((kind, name))
+        return self._by_kind[kind].get(name)
 
     def of(self, kind: Kind) -> Iterator[Record]:
         """The living ones of a kind, by id."""
-        found = (record for record in self._records.values() if record.kind is kind)
-        yield from sorted((one for one in found if not one.deleted), key=lambda one: one.id)
+        living = (one for one in self._by_kind[kind].values() if not one.deleted)
+        yield from sorted(living, key=lambda one: one.id)
 
-    def with_changes(self, changes: "list[Record]") -> "Records":
+    def of_tenant(self, tenant_id: str) -> list[Record]:
+        """A living tenant and its living users, keys and pools, by kind and id."""
+        names = sorted(self._of_tenant.get(tenant_id, ()))
+        found = (self.get(kind, name) for kind, name in names)
+        return [one for one in found if one is not None]
+
+    def overlapping(self) -> Collection[Record]:
+        """Keys whose older secret still works."""
+        return self._overlapping.values()
+
+    def with_changes(self, changes: "Iterable[Record]") -> "Records":
         """A copy with `changes` in it."""
-        return Records(self._records | {(one.kind, one.id): one for one in changes})
+        new = Records()
+        new._by_kind = dict(self._by_kind)
+        new._of_tenant = dict(self._of_tenant)
+        new._overlapping = dict(self._overlapping)
+        copied: set[Kind] = set()
+        owned: dict[str, set[Name]] = {}
+        for one in changes:
+            if one.kind not in copied:
+                copied.add(one.kind)
+                new._by_kind[one.kind] = dict(new._by_kind[one.kind])
+            new._by_kind[one.kind][one.id] = one
+            owner = one.id if one.kind is Kind.TENANT else one.tenant_id
+            if owner:
+                names = owned.setdefault(owner, set(new._of_tenant.get(owner, ())))
+                names.add((one.kind, one.id))
+            if one.overlap_end_ms is not None and not one.deleted:
+                new._overlapping[one.id] = one
+            elif one.kind is Kind.KEY:
+                new._overlapping.pop(one.id, None)
+        new._of_tenant.update((owner, frozenset(names)) for owner, names in owned.items())
+        return new
 
 
 @dataclass(frozen=True, slots=True)

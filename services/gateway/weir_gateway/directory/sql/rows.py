@@ -1,6 +1,7 @@
 """Reads and writes rows."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -40,14 +41,14 @@ async def write(
     connection: AsyncConnection, database: Database, records: Iterable[Record], version: int
 ) -> None:
     """Writes rows as of `version`, which becomes the directory's."""
+    rows: dict[Kind, list[dict[str, Any]]] = defaultdict(list)
     for record in records:
-        table = _TABLES[record.kind]
-        values = _values(record, version)
-        statement = database.insert(table).values(values)
-        changed = {name: value for name, value in values.items() if name != "id"}
-        await connection.execute(
-            statement.on_conflict_do_update(index_elements=["id"], set_=changed)
-        )
+        rows[record.kind].append(_values(record, version))
+    for kind, values in rows.items():
+        insert = database.insert(_TABLES[kind])
+        changed = {name: insert.excluded[name] for name in values[0] if name != "id"}
+        statement = insert.on_conflict_do_update(index_elements=["id"], set_=changed)
+        await connection.execute(statement, values)
     await connection.execute(update(tables.head).values(version=version))
 
 

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from weir.directory.v1.directory_pb2 import Snapshot
+from weir.directory.v1.directory_service_pb2 import Delta
 from weir_core.clock import Clock
 from weir_core.database.failures import FAILURES, cause_of
 from weir_core.directory import DirectoryIndex
@@ -19,14 +19,15 @@ from weir_core.tasks import end_task
 from weir_gateway.directory.checks import RuleBroken
 from weir_gateway.directory.document import Document
 from weir_gateway.directory.publisher import DirectoryPublisher
-from weir_gateway.directory.snapshot_builder import build_snapshot
 from weir_gateway.directory.sql import rows
+from weir_gateway.directory.sql.advance import advanced, whole
 from weir_gateway.directory.sql.assembly import Assembler, EntryInvalid
 from weir_gateway.directory.sql.bootstrap import records_of
-from weir_gateway.directory.sql.database import Database
+from weir_gateway.directory.sql.database import FILL_S, WRITE_S, Database
+from weir_gateway.directory.sql.find import find
 from weir_gateway.directory.sql.lost import first_lost
 from weir_gateway.directory.sql.overlaps import end_overlaps
-from weir_gateway.directory.sql.records import Draft, Kind, Record, Records
+from weir_gateway.directory.sql.records import Draft, Kind, Name, Record, Records
 
 _log = structlog.get_logger(__name__)
 
@@ -79,6 +80,8 @@ class SqlDirectory:
         # Of the rows that are held, and of what was published of them.
         self._version = 0
         self._published = 0
+        # Rows that were read and are not published: what is stored may break a rule.
+        self._unpublished: set[Name] = set()
         self._turn = asyncio.Lock()
         self._look_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -167,10 +170,12 @@ class SqlDirectory:
                 for record in records_of(document):
                     draft.put(record, "bootstrap")
 
-        await self._write(SYSTEM, fill)
+        await self._write(SYSTEM, fill, FILL_S)
 
-    async def _write(self, actor: str, edit: Callable[[Draft], None]) -> None:
-        async with self._database.writing() as (connection, stored):
+    async def _write(
+        self, actor: str, edit: Callable[[Draft], None], limit_s: float = WRITE_S
+    ) -> None:
+        async with self._database.writing(limit_s) as (connection, stored):
             await self._catch_up(connection, stored)
             draft = Draft(self._records)
             edit(draft)
@@ -180,13 +185,14 @@ class SqlDirectory:
             version = max(now_ms, stored + 1)
             changes = [replace(one, version=version) for one in draft.changes.values()]
             records = self._records.with_changes(changes)
-            snapshot = build_snapshot(self._assembler.document(records), version)
-            _check_whole(draft, DirectoryIndex(snapshot))
+            names = self._unpublished | draft.changes.keys()
+            index, delta = self._next(records, names, version)
+            _check_whole(draft, index)
             await rows.write(connection, self._database, changes, version)
             await rows.write_events(
                 connection, draft.events, actor=actor, time_ms=now_ms, version=version
             )
-        self._hold(records, snapshot)
+        self._hold(records, index, delta)
 
     async def _refresh(self) -> None:
         async with self._database.reading() as connection:
@@ -194,19 +200,29 @@ class SqlDirectory:
             if stored == self._published:
                 return
             await self._catch_up(connection, stored)
-        self._hold(self._records, build_snapshot(self._assembler.document(self._records), stored))
+        self._hold(self._records, *self._next(self._records, self._unpublished, stored))
 
     async def _catch_up(self, connection: AsyncConnection, stored: int) -> None:
         if stored < self._version:  # another database, or one put back from a back-up
-            self._records, self._version = Records(), 0
+            self._records, self._version, self._published = Records(), 0, 0
         if stored > self._version:
             changed: list[Record] = await rows.read_since(connection, self._version)
             self._records, self._version = self._records.with_changes(changed), stored
+            self._unpublished |= {(one.kind, one.id) for one in changed}
 
-    def _hold(self, records: Records, snapshot: Snapshot) -> None:
-        self._records, self._version = records, snapshot.version
-        self._published = snapshot.version
-        self._publisher.publish(snapshot)
+    def _next(
+        self, records: Records, names: set[Name], version: int
+    ) -> tuple[DirectoryIndex, Delta | None]:
+        before = self._publisher.index
+        if before is None or not self._published:
+            return whole(self._assembler, records, version), None
+        return advanced(self._assembler, before, records, names, version)
+
+    def _hold(self, records: Records, index: DirectoryIndex, delta: Delta | None) -> None:
+        self._records, self._version = records, index.version
+        self._published = index.version
+        self._unpublished = set()
+        self._publisher.advance(index, delta)
 
     async def _follow(self) -> None:
         trouble = ""
@@ -231,7 +247,7 @@ class SqlDirectory:
             async with self._turn, asyncio.timeout(_LOOK_S):
                 await self._refresh()
             now_ms = self._clock.now_us() // 1_000
-            if any(_due(record, now_ms) for record in self._records.of(Kind.KEY)):
+            if any(_due(record, now_ms) for record in self._records.overlapping()):
                 await self.change(SYSTEM, lambda draft: end_overlaps(draft, now_ms))
         except (RuleBroken, EntryInvalid) as error:
             return str(error)
@@ -258,25 +274,6 @@ def _check_whole(draft: Draft, index: DirectoryIndex) -> None:
                 "directory, or does not go with the other fields",
                 field=f"{sent.kind}.{lost}",
             )
-
-
-def find(index: DirectoryIndex, kind: Kind, name: str) -> Any:
-    """The object of that id in an index; None when there is none."""
-    if kind is Kind.USER:
-        tenant_id, _, user_id = name.partition("/")
-        return index.user(tenant_id, user_id)
-    if kind is Kind.MODEL:
-        model = index.model(name)
-        return model if model is not None and model.name == name else None
-    if kind is Kind.CLUSTER:
-        return index.snapshot
-    look_up = {
-        Kind.TENANT: index.tenant,
-        Kind.KEY: index.key,
-        Kind.PLAN: index.plan,
-        Kind.POOL: index.pool,
-    }
-    return look_up[kind](name)
 
 
 def _invalid(error: EntryInvalid) -> WeirError:
