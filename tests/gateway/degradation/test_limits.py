@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.gateway.degradation.site import (
     SMALL,
@@ -124,6 +125,18 @@ async def test_nothing_is_changed_that_the_policy_does_not_name(gateway: Gateway
     call = grpc_call(gateway, model_version="v1", max_new_tokens=6)
     with pytest.raises(Exception, match="limit"):
         [m async for m in call]
+
+
+async def test_the_trace_tells_it_too(gateway: Gateway, spans: InMemorySpanExporter) -> None:
+    gateway.limiter.refuse = model_is_full(MODEL)
+    response = await gateway.chat(max_tokens=3)
+    await gateway.at_rest()
+    told = {}
+    for span in spans.get_finished_spans():
+        attributes = dict(span.attributes or {})
+        if "weir.degradations" in attributes:
+            told[attributes["weir.request.id"]] = attributes["weir.degradations"]
+    assert told[response.headers["x-request-id"]] == (f"smaller_model={SMALL}",)
 
 
 async def test_a_stream_tells_it_in_headers_and_chunks(gateway: Gateway) -> None:
