@@ -8,9 +8,11 @@ import typer
 
 from weir_cli.commands import (
     admin,
+    batches,
     chat,
     cluster,
     explain,
+    jobs,
     keys,
     ledger,
     limits,
@@ -50,7 +52,9 @@ app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
 app.command("simulate")(simulate.simulate)
 app.add_typer(admin.app, name="admin")
+app.add_typer(batches.app, name="batches")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(limits.app, name="limits")

@@ -8,49 +8,52 @@ another address a moment later changes nothing.
 
 import ipaddress
 
-IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-# Public by their numbers, but of a cloud's own machines: Azure's host agent.
-_METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
-# Translations of IPv4 addresses, which stand at the end (RFC 6052, RFC 8215).
-_NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
-_COMPATIBLE = ipaddress.ip_network("::/96")
+_BLOCKED = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        # Azure's host agent: public by its number.
+        "168.63.129.16/32",
+        # Of IANA's registries of special addresses those that Python does not know of, or not in
+        # every release: protocols (Oracle's metadata), 6to4 relays, benchmarks.
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "198.18.0.0/15",
+        # IPv4-compatible; NAT64 of local use; discard; protocols with Teredo; documentation;
+        # 6to4; segment routing; site-local.
+        "::/96",
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/23",
+        "2001:db8::/32",
+        "2002::/16",
+        "3fff::/20",
+        "5f00::/16",
+        "fec0::/10",
+    )
+)
+# Names translated by a DNS64 (RFC 6147): the IPv4 address stands at the end.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(text: str) -> bool:
     """Whether an address, as a resolver tells it, is one of the public Internet.
 
-    An IPv6 address that carries an IPv4 one (mapped, compatible, 6to4, Teredo, NAT64) is as
-    public as that.
+    An IPv6 address that stands for an IPv4 one (mapped, NAT64) is as public as that.
     """
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
-    return _is_public(address)
-
-
-def _is_public(address: IpAddress) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
-        carried = _carried(address)
-        if any(not _is_public(one) for one in carried):
-            return False
-        if address.is_site_local or (address.ipv4_mapped is None and address in _COMPATIBLE):
-            return False
-        if address.ipv4_mapped is not None:
-            return True
+        address = _carried(address) or address
     return (
         address.is_global
         and not address.is_multicast
-        and not address.is_unspecified
-        and address not in _METADATA
+        and not any(address in network for network in _BLOCKED)
     )
 
 
-def _carried(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    carried = [one for one in (address.ipv4_mapped, address.sixtofour) if one is not None]
-    if address.teredo is not None:
-        carried.extend(address.teredo)
-    if any(address in network for network in _NAT64):
-        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return carried
+def _carried(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped
