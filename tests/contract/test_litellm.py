@@ -1,5 +1,6 @@
 """LiteLLM's SDK as a client, unmodified."""
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.batch_lines import ENDED, ENDPOINT, EXPECTED, answers, batch_input
 from tests.contract.site import (
     ASK,
     CITY_SCHEMA,
@@ -191,3 +193,26 @@ async def test_a_stream_that_breaks_is_no_whole_answer(site: Site, litellm: Any)
     with pytest.raises(litellm.exceptions.MidStreamFallbackError, match="as the test wants"):
         async for _ in stream:
             pass
+
+
+async def test_a_batch_by_litellm(site: Site, litellm: Any) -> None:
+    site.plays("Mi", "ld")
+    to = {"custom_llm_provider": "openai", "api_base": site.base_url, "api_key": site.secret()}
+    file = await litellm.acreate_file(file=("in.jsonl", batch_input()), purpose="batch", **to)
+    batch = await litellm.acreate_batch(
+        input_file_id=file.id, endpoint=ENDPOINT, completion_window="24h", **to
+    )
+    async with asyncio.timeout(60):
+        while batch.status not in ENDED:
+            await asyncio.sleep(0.1)
+            batch = await litellm.aretrieve_batch(batch_id=batch.id, **to)
+    assert batch.status == "completed"
+    output = await litellm.afile_content(file_id=batch.output_file_id, **to)
+    assert answers(output.content) == EXPECTED
+
+
+async def test_responses_by_litellm(site: Site, litellm: Any) -> None:
+    site.plays("Mi", "ld")
+    to = {"api_base": site.base_url, "api_key": site.secret(), "max_retries": 0}
+    answer = await litellm.aresponses(model=f"openai/{MODEL}", input="hi", **to)
+    assert answer.output[0].content[0].text == "Mild"

@@ -32,8 +32,8 @@ const deeds = {
     });
     return client.batches.create({ ...request, input_file_id: file.id });
   },
-  read_batch: (client, { id }) => client.batches.retrieve(id),
-  read_file: async (client, { id }) => (await client.files.content(id)).text(),
+  read_batch: (client, { of }) => client.batches.retrieve(of),
+  read_file: async (client, { of }) => (await client.files.content(of)).text(),
 };
 
 async function collect(items) {
