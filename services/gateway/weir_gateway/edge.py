@@ -16,8 +16,6 @@ from weir.gateway.v1 import (
     session_service_pb2,
 )
 from weir_core.clock import Clock
-from weir_core.directory import DirectoryIndex
-from weir_core.errors import WeirError
 from weir_core.ids import new_id
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.leader_channels import LeaderChannels
@@ -28,12 +26,12 @@ from weir_gateway.caller.request_guard import RequestGuard
 from weir_gateway.degradation.degrader import Degrader
 from weir_gateway.degradation.metrics import DegradationMetrics
 from weir_gateway.directory.follower import Directory
-from weir_gateway.flow.ending import access_ended
 from weir_gateway.flow.extender import ExtendBounds, Extender
 from weir_gateway.flow.front_desk import DeskBounds, FrontDesk
 from weir_gateway.flow.live_state import LiveBounds
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.flow.revocation import Revocation
 from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
 from weir_gateway.idempotency.room import IdempotencyRoom
@@ -148,6 +146,12 @@ class Edge:
             ),
         )
         self._authenticator = Authenticator(directory, clock)
+        self._revocation = Revocation(
+            directory,
+            self._authenticator,
+            self.records,
+            end_streams=settings.end_streams_on_revocation,
+        )
         self._models = ModelList(directory, Timestamp(seconds=int(time.time())))
         self._prefixes = PrefixRoom(
             self.state, self._models, clock, max_bytes=settings.max_body_bytes
@@ -236,8 +240,7 @@ class Edge:
         self.scheduler.start()
         self._workers.open()
         self._extender.start()
-        if self._settings.end_streams_on_revocation:
-            self._directory.on_change(self._end_revoked)
+        self._revocation.start()
 
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
@@ -271,13 +274,6 @@ class Edge:
         if state is not grpc.ChannelConnectivity.READY:
             return "no ratelimiter is connected"
         return ""
-
-    def _end_revoked(self, _: DirectoryIndex) -> None:
-        for live in self.records:
-            try:
-                self._authenticator.check_standing(live.prepared.caller)
-            except WeirError as error:
-                live.stop(access_ended(error))
 
     def _channel(self, address: str, name: str) -> ServiceChannel:
         return open_channel(address, name=name, token=self._token, tls=self._tls)

@@ -168,7 +168,9 @@ class GatewaySettings(ServiceSettings):
         "reach what this gateway can",
     )
     end_streams_on_revocation: bool = Field(
-        True, description="stop running requests of a key that is revoked or a tenant suspended"
+        True,
+        description="stop running requests of a key that is revoked or a tenant suspended, where "
+        "the tenant's policy has no `on_revoke`",
     )
     idempotency_lease_s: float = Field(
         30,

@@ -85,6 +85,8 @@ class PolicyEntry(Entry):
     require_max_new_tokens: bool | None = None
     reserve_policy: Literal["full", "estimate"] | None = None
     extend_policy: Literal["stop", "debt"] | None = None
+    # None: as the gateway is set.
+    on_revoke: Literal["end_streams", "let_finish"] | None = None
     kv: KvEntry = KvEntry()
     slo: SloEntry = SloEntry()
     files: FilesEntry = FilesEntry()

@@ -10,6 +10,7 @@ from weir.directory.v1.directory_pb2 import (
     Model,
     ModelParameters,
     ModelVersion,
+    OnRevoke,
     Plan,
     Policy,
     PolicyParameters,
@@ -137,6 +138,8 @@ def _policy(entry: PolicyEntry) -> Policy:
         )
     if entry.extend_policy is not None:
         policy.extend_policy = ExtendPolicy.Value(f"EXTEND_POLICY_{entry.extend_policy.upper()}")
+    if entry.on_revoke is not None:
+        policy.on_revoke = OnRevoke.Value(f"ON_REVOKE_{entry.on_revoke.upper()}")
     return policy
 
 

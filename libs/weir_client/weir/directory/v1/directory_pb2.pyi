@@ -21,6 +21,28 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OnRevoke:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnRevokeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnRevoke.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_REVOKE_UNSPECIFIED: _OnRevoke.ValueType  # 0
+    ON_REVOKE_END_STREAMS: _OnRevoke.ValueType  # 1
+    """They end with an error, charged for what was made."""
+    ON_REVOKE_LET_FINISH: _OnRevoke.ValueType  # 2
+    """They run to their end; nothing new begins."""
+
+class OnRevoke(_OnRevoke, metaclass=_OnRevokeEnumTypeWrapper):
+    """What becomes of open streams whose access ends."""
+
+ON_REVOKE_UNSPECIFIED: OnRevoke.ValueType  # 0
+ON_REVOKE_END_STREAMS: OnRevoke.ValueType  # 1
+"""They end with an error, charged for what was made."""
+ON_REVOKE_LET_FINISH: OnRevoke.ValueType  # 2
+"""They run to their end; nothing new begins."""
+Global___OnRevoke: _TypeAlias = OnRevoke  # noqa: Y015
+
 class _Truncation:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -616,6 +638,7 @@ class Policy(_message.Message):
     FILES_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     DEGRADATION_FIELD_NUMBER: _builtins.int
+    ON_REVOKE_FIELD_NUMBER: _builtins.int
     weight: _builtins.int
     """Relative share in the fair queue, 1 to 1000; 0 means 1."""
     max_priority: _builtins.int
@@ -630,6 +653,10 @@ class Policy(_message.Message):
     """How output is reserved."""
     extend_policy: Global___ExtendPolicy.ValueType
     """What happens when an extension is refused while a request streams."""
+    on_revoke: Global___OnRevoke.ValueType
+    """What becomes of open streams when the key is revoked or the tenant suspended; unspecified:
+    the gateway's end_streams_on_revocation.
+    """
     @_builtins.property
     def allowed_models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty: every model."""
@@ -677,10 +704,11 @@ class Policy(_message.Message):
         files: Global___FilePolicy | None = ...,
         batch: Global___BatchPolicy | None = ...,
         degradation: Global___DegradationPolicy | None = ...,
+        on_revoke: Global___OnRevoke.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "degradation", b"degradation", "files", b"files", "kv", b"kv", "slo", b"slo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradation", b"degradation", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradation", b"degradation", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "on_revoke", b"on_revoke", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
