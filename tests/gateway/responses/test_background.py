@@ -146,3 +146,40 @@ async def test_without_a_database_nothing_is_kept_and_it_is_said(tmp_path: Path)
             with pytest.raises(openai.APIStatusError) as caught:
                 await call
             assert (caught.value.status_code, caught.value.code) == (501, "state_off")
+
+
+async def test_another_gateway_makes_it_again_and_a_reader_sees_one_answer(tmp_path: Path) -> None:
+    script = Script(pieces=["a", "b", "c", "d"], pause_after=2, finish=STOP)
+    settings: dict[str, Any] = {"state_url": f"sqlite:///{tmp_path / 'state.sqlite'}"}
+    async with running_gateway(tmp_path / "one", **settings) as one:
+
+        def knows_its_key(document: dict[str, Any]) -> None:
+            entry = {"id": one.key.id, "user": "alice", "hash": one.key.hash.hex()}
+            document["tenants"][0]["keys"].append(entry)
+
+        one.worker.script = script
+        begun = await one.openai().responses.create(
+            model=MODEL, input="hi", background=True, stream=True
+        )
+        first: Any = await anext(aiter(begun))
+        response_id = first.response.id
+        await eventually(lambda: one.worker.tokens == 2)
+        async with running_gateway(tmp_path / "two", change=knows_its_key, **settings) as two:
+            two.worker.script = Script(pieces=["ab", "cd"], finish=STOP)
+            stream = await two.openai(api_key=one.key.secret).responses.retrieve(
+                response_id, stream=True
+            )
+            reading = asyncio.create_task(_all(stream))
+            await one.app.stop()
+            events = await reading
+            await two.at_rest()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type for event in events if "delta" not in event.type]
+    assert kinds.count("response.in_progress") == 1
+    assert kinds[-1] == "response.completed"
+    assert "".join(event.delta for event in events if "delta" in event.type) == "abcd"
+    assert events[-1].response.output_text == "abcd"
+
+
+async def _all(stream: Any) -> list[Any]:
+    return [event async for event in stream]

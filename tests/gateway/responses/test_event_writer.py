@@ -1,27 +1,15 @@
 """Events of an answer that is made again after its process was lost."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from pydantic import SecretStr
 
 from weir_gateway.responses.event_writer import EventWriter
 from weir_gateway.responses.store import ResponseStore
-from weir_gateway.state.state import State, open_state
+from weir_gateway.state.state import State
 
 pytestmark = pytest.mark.asyncio
 FIRST = 2
-
-
-@pytest_asyncio.fixture
-async def state(tmp_path: Path) -> AsyncIterator[State]:
-    state = open_state(SecretStr(f"sqlite:///{tmp_path / 'state.sqlite'}"))
-    await state.start()
-    yield state
-    await state.close()
 
 
 def begin() -> dict[str, Any]:

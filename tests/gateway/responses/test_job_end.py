@@ -1,30 +1,19 @@
 """What the end of a job does to its response, in one transaction: object, last event, webhook."""
 
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 import pytest
-import pytest_asyncio
-from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir.common.v1.usage_pb2 import Usage
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.responses.job_end import ResponseEnds
 from weir_gateway.responses.store import ResponseStore, StoredResponse
-from weir_gateway.state.state import State, open_state
+from weir_gateway.state.state import State
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def state(tmp_path: Path) -> AsyncIterator[State]:
-    state = open_state(SecretStr(f"sqlite:///{tmp_path / 'state.sqlite'}"))
-    await state.start()
-    yield state
-    await state.close()
 
 
 def job_of(state: JobState, **fields: Any) -> Job:
@@ -78,6 +67,7 @@ async def test_every_end(state: State, job: Job, status: str) -> None:
         id="resp_1",
         created_ms=1,
         expires_ms=10,
+        chain_id="resp_1",
         background=True,
         response=begun,
         items=[],
@@ -111,6 +101,7 @@ async def test_what_was_kept_long_enough_is_removed_with_its_events(state: State
             id=f"resp_{at}",
             created_ms=1,
             expires_ms=10 * at,
+            chain_id="",
             background=True,
             response={"status": "completed"},
             items=[],

@@ -152,6 +152,10 @@ async def test_a_conversation_goes_on_from_a_kept_response(gateway: Gateway) -> 
     assert second.previous_response_id == first.id
     await client.responses.create(model=MODEL, input="Why?", previous_response_id=second.id)
     assert prompt_of(gateway).endswith("tool: sun\nassistant: Sunny.\nuser: Why?\nassistant: ")
+    # From the second turn on they are turns of one session, whose KV is kept.
+    scopes = [spec.private_scope for spec in gateway.worker.specs]
+    assert scopes[0] == ""
+    assert scopes[1] == scopes[2] != ""
     items = [item async for item in client.responses.input_items.list(second.id, limit=1)]
     assert [item.type for item in items] == ["function_call_output", "function_call", "message"]
     page = await client.responses.input_items.list(second.id, order="asc", limit=2)

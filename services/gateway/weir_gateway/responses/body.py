@@ -89,6 +89,7 @@ def response_request(body: dict[str, Any], response_id: str) -> ResponseRequest:
         instructions=instructions,
         items=items,
         previous_id=previous_id,
+        chain_id=response_id,
         store=store,
         background=background,
     )

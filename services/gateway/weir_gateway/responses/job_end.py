@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_gateway.jobs.job import Job, JobState
+from weir_gateway.jobs.tables import jobs
 from weir_gateway.responses.job_kind import KIND, response_id_of
 from weir_gateway.responses.response_json import ResponseJson, usage_json
 from weir_gateway.responses.store import ResponseStore
@@ -35,6 +37,10 @@ class ResponseEnds:
             return
         response_id = response_id_of(job.id)
         stored = await self._store.find(connection, job.tenant_id, response_id)
+        # Who deletes a response deletes all of it: no second copy stays with its job.
+        await connection.execute(
+            update(jobs).where(jobs.c.id == job.id).values(body=b"", result=b"")
+        )
         if stored is None:
             return
         response = _ended(job, stored.response)

@@ -48,7 +48,8 @@ def in_background(request: GenerationRequest) -> GenerationRequest:
 def job_body(request: ResponseRequest, body: dict[str, Any]) -> bytes:
     """All that a job needs to make a response, whatever becomes of the one before it."""
     own = len(request.items) - len(response_request(body, request.id).items)
-    kept = {"id": request.id, "body": body, "before": list(request.items[:own])}
+    before = list(request.items[:own])
+    kept = {"id": request.id, "body": body, "before": before, "chain_id": request.chain_id}
     return orjson.dumps(kept)
 
 
@@ -56,7 +57,7 @@ def request_of(body: bytes) -> ResponseRequest:
     """The request of a job. Raises WeirError."""
     kept = orjson.loads(body)
     request = response_request(kept["body"], kept["id"])
-    return request.after(kept["before"]) if kept["before"] else request
+    return request.after(kept["before"], kept["chain_id"]) if kept["before"] else request
 
 
 class ResponseJobs:
@@ -77,7 +78,9 @@ class ResponseJobs:
         return in_background(request_of(body).request)
 
     def text(self, result: bytes) -> str:
-        """The text of the answer."""
+        """The text of the answer; nothing once it is kept with its response alone."""
+        if not result:
+            return ""
         items = orjson.loads(result)["output"]
         return "".join(text_of(item["content"]) for item in items if item["type"] == "message")
 

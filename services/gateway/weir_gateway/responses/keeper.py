@@ -64,7 +64,7 @@ class Keeper:
                 field="previous_response_id",
             )
         output = [item for item in before.response["output"] if _is_whole(item)]
-        return request.after([*before.items, *output])
+        return request.after([*before.items, *output], before.chain_id)
 
     def stored(
         self, tenant_id: str, request: ResponseRequest, response: Mapping[str, Any]
@@ -76,6 +76,7 @@ class Keeper:
             id=request.id,
             created_ms=now_ms,
             expires_ms=now_ms + self._retention_ms,
+            chain_id=request.chain_id,
             background=request.background,
             response=response,
             items=request.items,

@@ -18,6 +18,7 @@ class ResponseRequest(HttpRequest):
         instructions: the system message of this response alone.
         items: input, in the form in which it is kept: first that of the conversation before.
         previous_id: the response that it goes on from; empty for none.
+        chain_id: the first response of the conversation; its own for one that begins it.
         store: whether it is kept; None: where there is a state database.
         background: it is answered at once and made later.
     """
@@ -27,13 +28,20 @@ class ResponseRequest(HttpRequest):
     instructions: str
     items: Sequence[Item]
     previous_id: str
+    chain_id: str
     store: bool | None
     background: bool
 
-    def after(self, items: Sequence[Item]) -> "ResponseRequest":
-        """This request with a conversation before its own input."""
+    def after(self, items: Sequence[Item], chain_id: str) -> "ResponseRequest":
+        """This request with a conversation before its own input.
+
+        From the second turn on the KV of the conversation is kept as a session's is; a response
+        that nothing may ever follow leaves none.
+        """
         chat = self.request.chat
         assert chat is not None
         whole = (*items, *self.items)
         request = replace(self.request, chat=to_chat(self.instructions, whole, chat.tools))
-        return replace(self, request=request, items=whole)
+        if not (request.session_id or request.conversation_id):
+            request = replace(request, conversation_id=chain_id)
+        return replace(self, request=request, items=whole, chain_id=chain_id)

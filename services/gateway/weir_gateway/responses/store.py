@@ -21,6 +21,7 @@ class StoredResponse:
     """A response; times are Unix milliseconds.
 
     Attributes:
+        chain_id: the first response of its conversation.
         response: the object, as it ended; of a background response as it began until then.
         items: that it was made from.
     """
@@ -29,6 +30,7 @@ class StoredResponse:
     id: str
     created_ms: int
     expires_ms: int
+    chain_id: str
     background: bool
     response: Mapping[str, Any]
     items: Sequence[Item]
@@ -56,6 +58,7 @@ class ResponseStore:
             "id": stored.id,
             "created_ms": stored.created_ms,
             "expires_ms": stored.expires_ms,
+            "chain_id": stored.chain_id,
             "background": stored.background,
             "response": orjson.dumps(stored.response),
             "items": orjson.dumps(stored.items),

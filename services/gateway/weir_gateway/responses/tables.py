@@ -11,6 +11,7 @@ responses = Table(
     Column("id", String, primary_key=True),
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
+    Column("chain_id", String, nullable=False),
     Column("background", Boolean, nullable=False),
     # JSON: the object `response`, and the items that it was made from.
     Column("response", LargeBinary, nullable=False),

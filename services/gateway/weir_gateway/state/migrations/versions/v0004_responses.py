@@ -15,6 +15,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String, primary_key=True),
         sa.Column("created_ms", sa.BigInteger, nullable=False),
         sa.Column("expires_ms", sa.BigInteger, nullable=False),
+        sa.Column("chain_id", sa.String, nullable=False),
         sa.Column("background", sa.Boolean, nullable=False),
         sa.Column("response", sa.LargeBinary, nullable=False),
         sa.Column("items", sa.LargeBinary, nullable=False),
