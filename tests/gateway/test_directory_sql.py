@@ -68,6 +68,7 @@ RICH["tenants"][0] |= {
         "reserve_policy": "estimate",
         "extend_policy": "debt",
         "degradations": ["cheaper_sampling"],
+        "degradation": {"min_new_tokens": 9, "max_wait_ms": 1_500, "truncate": "head"},
     },
     "parameters": {"*": {"max_new_tokens": 50}, "tiny": {"top_k": -1}},
 }
@@ -302,6 +303,22 @@ async def test_a_revoked_key_never_comes_back(url: str) -> None:
 def _is_revoked(desk: Desk, key_id: str) -> bool:
     key = desk.publisher.required.key(key_id)
     return key is not None and key.revoked
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_postgresql_tells_the_others_without_a_poll(url: str) -> None:
+    async with (
+        open_desk(url, RICH) as desk,
+        open_desk(url, poll_s=3_600) as other,
+    ):
+        key_id = RICH["tenants"][0]["keys"][0]["id"]
+        # The listener is there once the look that it begins with has been.
+        await eventually(lambda: other.source._news.listening)
+        await desk.keys.revoke("admin", key_id)
+        await eventually(lambda: other.publisher.version == desk.publisher.version)
+        revoked = other.publisher.required.key(key_id)
+        assert revoked is not None
+        assert revoked.revoked
 
 
 async def test_a_follower_that_was_ahead_is_sent_nothing_older(url: str) -> None:

@@ -1,15 +1,18 @@
 """Fallbacks and policies in the directory file and in its forms."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.sql_directory import of_file, parsed
+from tests.gateway.sql_directory import of_file, open_desk, parsed
 from tests.gateway.support import document_of
-from weir.directory.v1.directory_pb2 import Truncation
+from weir.directory.v1.directory_pb2 import Model, Truncation
 from weir_core.directory import DirectoryIndex
+from weir_core.errors import WeirError
 from weir_gateway.directory.file import DirectoryFileError
 from weir_gateway.directory.sql.entry_form import model_form, plan_form
+from weir_gateway.directory.sql.records import Kind
 from weir_gateway.keys import generate_key
 
 
@@ -71,3 +74,19 @@ def test_a_tenant_overrides_its_plan_field_by_field_and_forms_come_back() -> Non
     assert model_form(snapshot.models[0])["fallback_model"] == "nano"
     plan = next(plan for plan in snapshot.plans if plan.policy.degradations)
     assert plan_form(plan)["policy"]["degradation"] == bounds
+
+
+async def test_an_administrator_can_neither_close_a_circle_nor_take_a_fallback_away(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/directory.sqlite"
+    async with open_desk(url, document(tiny="nano", nano=None)) as desk:
+        (nano,) = [model for model in desk.snapshot.models if model.name == "nano"]
+        changed = Model()
+        changed.CopyFrom(nano)
+        changed.fallback_model = "tiny"
+        with pytest.raises(WeirError, match="leads back to it"):
+            await desk.objects.put("me", Kind.MODEL, changed, 0)
+        with pytest.raises(WeirError, match="there is no model 'nano'"):
+            await desk.objects.delete("me", Kind.MODEL, "nano")
+        assert len(desk.snapshot.models) == 2
