@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.homes import new_home
+
 COMMAND = [sys.executable, "-m", "weir_cli", "up"]
 SERVING = "Serving until Ctrl-C"
 
@@ -32,7 +34,7 @@ class RunningStack:
                 start_new_session=True,
                 env={
                     **os.environ,
-                    "TOKENWEIR_HOME": str(folder / "home"),
+                    "TOKENWEIR_HOME": str(new_home(folder / "home")),
                     **(environment or {}),
                 },
             )

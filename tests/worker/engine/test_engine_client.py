@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.homes import new_home
 from tests.tiny_llama import write_tiny_llama
 from tests.worker.engine.driver import submission
 from weir_core.clock import SystemClock
@@ -33,7 +34,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz "
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKENWEIR_HOME", str(tmp_path))
+    monkeypatch.setenv("TOKENWEIR_HOME", str(new_home(tmp_path / "home")))
 
 
 def config_of(**fields: object) -> EngineConfig:
