@@ -115,6 +115,6 @@ def reason_of(response: httpx2.Response) -> str:
 
 async def answered(gateway: Gateway, key: str, body: dict[str, Any]) -> httpx2.Response:
     async with asyncio.timeout(20):
-        while (response := await post(gateway, key, body)).status_code == 409:
+        while (response := await post(gateway, key, body)).status_code in (409, 503):
             await asyncio.sleep(0.02)
     return response
