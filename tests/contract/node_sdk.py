@@ -62,6 +62,13 @@ def install() -> str:
     return done.stderr.strip()[-500:] if done.returncode else ""
 
 
+def node_binary() -> str:
+    """Path of Node, where nothing is missing."""
+    wheel = _wheel()
+    assert wheel is not None
+    return _node(wheel)
+
+
 class NodeSdk:
     """Does one thing after the other. Made by `node_sdk`."""
 
@@ -92,10 +99,8 @@ class NodeSdk:
 @asynccontextmanager
 async def node_sdk() -> AsyncIterator[NodeSdk]:
     """A process that has loaded the SDK."""
-    wheel = _wheel()
-    assert wheel is not None
     process = await asyncio.create_subprocess_exec(
-        _node(wheel),
+        node_binary(),
         str(FOLDER / "sdk.mjs"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract import page
 from tests.contract.batch_lines import ENDED, ENDPOINT, EXPECTED, answers, batch_input
 from tests.contract.site import (
     ASK,
@@ -216,3 +217,11 @@ async def test_responses_by_litellm(site: Site, litellm: Any) -> None:
     to = {"api_base": site.base_url, "api_key": site.secret(), "max_retries": 0}
     answer = await litellm.aresponses(model=f"openai/{MODEL}", input="hi", **to)
     assert answer.output[0].content[0].text == "Mild"
+
+
+async def test_the_example_of_its_page(
+    site: Site, litellm: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.plays("red", ", blue")
+    await in_thread(lambda: page.run(site, "LiteLLM"))
+    assert "red, blue" in capsys.readouterr().out
