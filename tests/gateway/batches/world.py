@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import select, update
@@ -62,7 +62,7 @@ class World:
             files=self.files,
             jobs=self.jobs,
             clock=self.clock,
-            longest=4_000,
+            longest=10_000,
             kept_ms=DAY_MS,
         )
         self.finaliser = Finaliser(
@@ -77,13 +77,16 @@ class World:
         self.ended.append(batch)
 
     async def accepted(self) -> Batch:
-        """A batch in progress, of which no line is a job yet."""
-        file_id = await self.files.begin("acme", MOST)
-        # Padded, so that the lines take more than a chunk.
-        content = b"\n".join(json.dumps(line).encode() + b" " * 2_500 for line in chat_lines(LINES))
-        for start in range(0, len(content), CHUNK_BYTES):
-            await self.files.append(file_id, content[start : start + CHUNK_BYTES], MOST)
-        await self.files.finish(file_id, name="a", purpose=Purpose.BATCH, ttl_ms=0)
+        """A batch in progress, of which no line is a job yet; it takes more than a chunk."""
+
+        async def content() -> AsyncIterator[bytes]:
+            for line in chat_lines(LINES):
+                yield json.dumps(line).encode() + b" " * 2_500 + b"\n"
+
+        return await self.accepted_of(content(), LINES)
+
+    async def accepted_of(self, content: AsyncIterator[bytes], lines: int) -> Batch:
+        file_id = await self._upload(content)
         now_ms = self.clock.now_us() // 1_000
         batch = Batch(
             id="batch_1",
@@ -99,12 +102,24 @@ class World:
             metadata={},
             state=BatchState.IN_PROGRESS,
             model="tiny",
-            total=LINES,
-            enqueued_tokens=5 * LINES,
-            line_tokens=array("Q", [5] * LINES).tobytes(),
+            total=lines,
+            enqueued_tokens=5 * lines,
+            line_tokens=array("Q", [5] * lines).tobytes(),
         )
         await self.store.add(batch)
         return batch
+
+    async def _upload(self, content: AsyncIterator[bytes]) -> str:
+        file_id = await self.files.begin("acme", MOST)
+        chunk = b""
+        async for part in content:
+            chunk += part
+            if len(chunk) >= CHUNK_BYTES:
+                await self.files.append(file_id, chunk[:CHUNK_BYTES], MOST)
+                chunk = chunk[CHUNK_BYTES:]
+        await self.files.append(file_id, chunk, MOST)
+        await self.files.finish(file_id, name="a", purpose=Purpose.BATCH, ttl_ms=0)
+        return file_id
 
     async def take(self) -> BatchLease:
         taken = await self.leases.take(without=())
