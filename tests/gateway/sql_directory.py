@@ -38,11 +38,15 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    url: str, document: dict[str, Any] | None = None, clock: Clock | None = None
+    url: str,
+    document: dict[str, Any] | None = None,
+    clock: Clock | None = None,
+    *,
+    poll_s: float = 0.05,
 ) -> AsyncIterator[Desk]:
     clock = clock or SystemClock()
     publisher = DirectoryPublisher(clock, shared=True)
-    source = SqlDirectory(parse_database_url(url, "url", "a test"), publisher, clock, poll_s=0.05)
+    source = SqlDirectory(parse_database_url(url, "url", "a test"), publisher, clock, poll_s=poll_s)
     try:
         await source.load(lambda: parsed(document))
         source.start()

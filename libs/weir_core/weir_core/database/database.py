@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from alembic.util import CommandError
 from sqlalchemy import URL, Table
@@ -88,6 +89,30 @@ class Database:
         self.check_file()
         async with asyncio.timeout(limit_s), engine.snapshot(self._engine) as connection:
             yield connection
+
+    @asynccontextmanager
+    async def listening(
+        self, channel: str, heard: Callable[[], None], limit_s: float
+    ) -> AsyncIterator[asyncio.Event]:
+        """PostgreSQL alone: calls `heard` at every NOTIFY, on a connection of its own.
+
+        Args:
+            channel: its name.
+            heard: must not block.
+            limit_s: for the connection to be there.
+
+        Yields an event that is set when the connection is lost.
+        """
+        lost = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(limit_s):
+                connection = await stack.enter_async_context(self._engine.connect())
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                driver.add_termination_listener(lambda _: lost.set())
+                await driver.add_listener(channel, lambda *_: heard())
+            # Not for the pool again: it would go on listening.
+            stack.push_async_callback(connection.invalidate)
+            yield lost
 
     def insert(self, table: Table) -> SqliteInsert | PostgresInsert:
         """An INSERT that can say what to do on a conflict."""

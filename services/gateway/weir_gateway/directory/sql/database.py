@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sqlalchemy import URL, update
+from sqlalchemy import URL, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.database import database
 from weir_gateway.directory.sql.schema import SCHEMA
 from weir_gateway.directory.sql.tables import head
+
+CHANNEL = "weir_directory"
+"""Of NOTIFY."""
 
 WRITE_S = 10.0
 FILL_S = 120.0
@@ -34,6 +37,11 @@ class Database(database.Database):
         take = update(head).values(turns=head.c.turns + 1).returning(head.c.version)
         async with self.transaction(limit_s) as connection:
             yield connection, (await connection.execute(take)).scalar_one()
+
+    async def announce(self, connection: AsyncConnection) -> None:
+        """Tells the other gateways of a change when it is committed, where the database can."""
+        if not self.sqlite:
+            await connection.execute(select(func.pg_notify(CHANNEL, "")))
 
     @asynccontextmanager
     async def reading(self, limit_s: float = _READ_S) -> AsyncIterator[AsyncConnection]:

@@ -50,6 +50,7 @@ async def write(
         statement = insert.on_conflict_do_update(index_elements=["id"], set_=changed)
         await connection.execute(statement, values)
     await connection.execute(update(tables.head).values(version=version))
+    await database.announce(connection)
 
 
 async def write_events(

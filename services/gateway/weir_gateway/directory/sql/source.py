@@ -26,8 +26,10 @@ from weir_gateway.directory.sql.bootstrap import records_of
 from weir_gateway.directory.sql.database import FILL_S, WRITE_S, Database
 from weir_gateway.directory.sql.find import find
 from weir_gateway.directory.sql.lost import first_lost
+from weir_gateway.directory.sql.news import News
 from weir_gateway.directory.sql.overlaps import end_overlaps
 from weir_gateway.directory.sql.records import Draft, Kind, Name, Record, Records
+from weir_gateway.directory.sql.refusals import invalid, unavailable
 
 _log = structlog.get_logger(__name__)
 
@@ -51,8 +53,9 @@ class Changed:
 class SqlDirectory:
     """Keeps the published directory equal to the database's, and writes changes.
 
-    Every gateway on the database looks at its version each `poll_s`; whoever changes something
-    publishes it at once. While the database is down the last good version stays.
+    Every gateway on the database looks at its version each `poll_s`, and at once where PostgreSQL
+    tells it to; whoever changes something publishes it at once. While the database is down the
+    last good version stays.
 
     Args:
         url: of the database.
@@ -85,6 +88,7 @@ class SqlDirectory:
         self._turn = asyncio.Lock()
         self._look_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._news = News(self._database, self._look_now.set)
 
     async def load(self, first: Callable[[], Document]) -> None:
         """Prepares the database, fills it with `first()` if it is empty, and publishes it.
@@ -107,6 +111,7 @@ class SqlDirectory:
     def start(self) -> None:
         """Begins to follow what other gateways write."""
         self._task = asyncio.create_task(self._follow(), name="directory-database")
+        self._news.start()
 
     def reload(self) -> None:
         """Looks at the database now."""
@@ -114,6 +119,7 @@ class SqlDirectory:
 
     async def stop(self) -> None:
         """Ends it."""
+        await self._news.stop()
         if self._task is not None:
             await end_task(self._task)
             self._task = None
@@ -134,11 +140,11 @@ class SqlDirectory:
             async with self._turn:
                 await self._write(actor, edit)
         except EntryInvalid as error:
-            raise _invalid(error) from None
+            raise invalid(error) from None
         except RuleBroken as error:
             raise WeirError(Reason.INVALID_FIELD, str(error)) from error
         except FAILURES as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
         return Changed(self._published, self._publisher.required)
 
     async def events(self, tenant_id: str, before: int, limit: int) -> list[dict[str, Any]]:
@@ -151,7 +157,7 @@ class SqlDirectory:
             async with self._database.reading() as connection:
                 return await rows.read_events(connection, tenant_id, before, limit)
         except FAILURES as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     @property
     def version(self) -> int:
@@ -274,22 +280,3 @@ def _check_whole(draft: Draft, index: DirectoryIndex) -> None:
                 "directory, or does not go with the other fields",
                 field=f"{sent.kind}.{lost}",
             )
-
-
-def _invalid(error: EntryInvalid) -> WeirError:
-    field = f"{error.record.kind}.{error.field}"
-    value = "" if error.value is None else f" is {_shown(error.value)}"
-    return WeirError(Reason.INVALID_FIELD, f"{field}{value}: {error.problem}", field=field)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
-
-
-def _unavailable(error: BaseException) -> WeirError:
-    return WeirError(
-        Reason.DIRECTORY_UNAVAILABLE,
-        f"the directory's database cannot be used: {cause_of(error)}; see database_url",
-        retry_after_s=5.0,
-    )
