@@ -1,5 +1,6 @@
 """Prefixes that this gateway has read lately."""
 
+import asyncio
 import time
 from collections import OrderedDict
 
@@ -28,31 +29,52 @@ class PrefixShelf:
         self._store = store
         self._kept: OrderedDict[_Key, tuple[Prefix, float]] = OrderedDict()
         self._characters = 0
+        self._reading: dict[_Key, asyncio.Task[Prefix | None]] = {}
 
     async def find(self, tenant_id: str, name: str, version: int) -> Prefix | None:
         """As `PrefixStore.find`, up to a second late."""
         key = tenant_id, name, version
-        began = time.monotonic()
         kept = self._kept.get(key)
-        if kept is not None and began - kept[1] < _FRESH_S:
+        if kept is not None and time.monotonic() - kept[1] < _FRESH_S:
             self._kept.move_to_end(key)
             return kept[0]
-        try:
-            found = await self._store.find(tenant_id, name, version)
-        except WeirError as error:
-            away = error.reason is Reason.STATE_UNAVAILABLE
-            if away and kept is not None and began - kept[1] < _STALE_S:
-                return kept[0]
-            raise
-        self._drop(key)
-        if found is not None:
-            self._keep(key, found, began)
-        return found
+        reading = self._reading.get(key)
+        if reading is None:
+            reading = self._reading[key] = asyncio.create_task(self._read(key))
+            reading.add_done_callback(lambda done: self._end(key, done))
+        # Others wait for the same read.
+        return await asyncio.shield(reading)
 
     def forget(self, tenant_id: str, name: str) -> None:
         """Something about it was changed here."""
         for key in [key for key in self._kept if key[:2] == (tenant_id, name)]:
             self._drop(key)
+        for key in [key for key in self._reading if key[:2] == (tenant_id, name)]:
+            # What it brings may be old.
+            del self._reading[key]
+
+    async def _read(self, key: _Key) -> Prefix | None:
+        began = time.monotonic()
+        kept = self._kept.get(key)
+        try:
+            found = await self._store.find(*key)
+        except WeirError as error:
+            away = error.reason is Reason.STATE_UNAVAILABLE
+            if away and kept is not None and began - kept[1] < _STALE_S:
+                return kept[0]
+            raise
+        if self._reading.get(key) is asyncio.current_task():
+            self._drop(key)
+            if found is not None:
+                self._keep(key, found, began)
+        return found
+
+    def _end(self, key: _Key, reading: asyncio.Task[Prefix | None]) -> None:
+        if self._reading.get(key) is reading:
+            del self._reading[key]
+        if not reading.cancelled():
+            # Whoever waited may have left.
+            reading.exception()
 
     def _keep(self, key: _Key, prefix: Prefix, read_at: float) -> None:
         self._kept[key] = prefix, read_at

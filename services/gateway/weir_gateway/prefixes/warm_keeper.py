@@ -1,6 +1,7 @@
 """Keeps prefixes computed: after each new version, and on workers that join."""
 
 import asyncio
+from collections import Counter
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
@@ -16,7 +17,8 @@ from weir_gateway.prefixes.warmer import Warmer
 _log = get_logger(__name__)
 
 _LOOK_S = 10.0
-_MOST_AT_ONCE = 64
+_MOST_AT_ONCE = 256
+_MOST_OF_TENANT = 8
 
 
 class WarmKeeper:
@@ -48,6 +50,7 @@ class WarmKeeper:
         self._known: set[tuple[str, str]] | None = None
         self._look: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._of_tenant: Counter[str] = Counter()
 
     def start(self) -> None:
         """Begins to look."""
@@ -66,12 +69,20 @@ class WarmKeeper:
 
     def warm_later(self, caller: Caller, prefix: Prefix) -> None:
         """Does so in the background; where much waits already, it is left to be asked for."""
-        if len(self._tasks) >= _MOST_AT_ONCE:
-            _log.warning("prefix_left_cold", reason="too many are being computed")
+        tenant = prefix.tenant_id
+        if len(self._tasks) >= _MOST_AT_ONCE or self._of_tenant[tenant] >= _MOST_OF_TENANT:
+            _log.warning("prefix_left_cold", tenant_id=tenant, reason="too many are being computed")
             return
         task = asyncio.create_task(self._quietly(caller, prefix))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._of_tenant[tenant] += 1
+        task.add_done_callback(lambda done: self._end(tenant, done))
+
+    def _end(self, tenant: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._of_tenant[tenant] -= 1
+        if not self._of_tenant[tenant]:
+            del self._of_tenant[tenant]
 
     async def _quietly(self, caller: Caller, prefix: Prefix) -> None:
         try:
