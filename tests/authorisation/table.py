@@ -65,6 +65,7 @@ RPCS: dict[str, RpcRow] = {
     f"{_GATEWAY}.InferenceService/Generate": _of("session", "session_id", **_GENERATE),
     f"{_GATEWAY}.InferenceService/ListModels": _TENANT,
     f"{_GATEWAY}.InferenceService/Tokenize": _of("model", "model", prompt="hi"),
+    f"{_GATEWAY}.InferenceService/Embed": _of("model", "model", inputs=[{"text": "hi"}]),
     f"{_GATEWAY}.InferenceService/GetRequest": _of("request", "request_id"),
     f"{_GATEWAY}.SessionService/CreateSession": _of("model", "model"),
     f"{_GATEWAY}.SessionService/GetSession": _of("session", "session_id"),
@@ -87,7 +88,8 @@ RPCS: dict[str, RpcRow] = {
         _ADMIN,
         "PutTenant GetTenant ListTenants DeleteTenant PutUser GetUser ListUsers DeleteUser "
         "PutPlan GetPlan ListPlans DeletePlan PutServedModel GetServedModel ListServedModels "
-        "DeleteServedModel CreateKey ListKeys RotateKey RevokeKey ListAuditEvents",
+        "DeleteServedModel CreateKey ListKeys RotateKey RevokeKey ListAuditEvents "
+        "PutPool GetPool ListPools DeletePool PutClusterLimits GetClusterLimits",
     ),
     **_all("weir.directory.v1.DirectoryService", _CLUSTER, "Watch"),
     **_all(

@@ -108,7 +108,7 @@ class InterceptorChain(grpc.aio.ServerInterceptor):
         path = handler_call_details.method
         found = self._wrapped.get(path)
         if found is None or found[0] is not handler:
-            found = (handler, _rebuild(handler, self._wrap(handler, path)))
+            found = (handler, _rebuild(handler, self._wrap(handler, path), path))
             self._wrapped[path] = found
         return found[1]
 
@@ -158,13 +158,28 @@ def _as_coroutine(behaviour: Any, method: RpcMethod, streams: bool) -> Handler:
 def _decoded(inner: Handler, method: RpcMethod) -> Handler:
     def checked(request: Any, context: Context) -> Awaitable[Any]:
         if type(request) is Undecodable:
-            raise WeirError(
-                Reason.INVALID_FIELD,
-                f"the request of {method.name} cannot be decoded: {request.problem}",
-            )
+            raise _cannot_decode(method.name, request.problem)
         return inner(request, context)
 
     return checked
+
+
+def _cannot_decode(method: str, problem: str) -> WeirError:
+    return WeirError(Reason.INVALID_FIELD, f"the request of {method} cannot be decoded: {problem}")
+
+
+def _told(deserialize: Callable[[bytes], Any] | None, method: str) -> Callable[[bytes], Any] | None:
+    """Of a stream of requests: what the handler reads of it is the message, or our error."""
+    if deserialize is None:
+        return None
+
+    def decode(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError as exc:
+            raise _cannot_decode(method, str(exc)) from None
+
+    return decode
 
 
 def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
@@ -225,7 +240,7 @@ def _not_built(method: RpcMethod) -> Handler:
     return refuse
 
 
-def _rebuild(handler: Any, wrapped: Handler) -> Any:
+def _rebuild(handler: Any, wrapped: Handler, path: str) -> Any:
     make: dict[tuple[bool, bool], Any] = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
@@ -235,7 +250,7 @@ def _rebuild(handler: Any, wrapped: Handler) -> Any:
     return make[handler.request_streaming, handler.response_streaming](
         wrapped,
         request_deserializer=(
-            handler.request_deserializer
+            _told(handler.request_deserializer, path.rpartition("/")[2])
             if handler.request_streaming
             else _lenient(handler.request_deserializer)
         ),
