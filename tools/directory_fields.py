@@ -49,7 +49,7 @@ _ABSENT = {
         "slo.ttft_ms": "no target", "slo.itl_ms": "no target", "slo.e2e_ms": "no target",
         "slo.attainment": "0.95", "slo.shed": "`false`", "degradations": "none",
         "files.max_files": "1000", "files.max_bytes": "10000000000",
-        "batch.max_enqueued_tokens": "200000000",
+        "batch.max_enqueued_tokens": "200000000", "batch.to_job_after_ms": "never",
         "degradation.min_new_tokens": "16", "degradation.truncate": "`none`",
         "degradation.max_wait_ms": "only what the queue refuses",
     },

@@ -221,6 +221,8 @@ class Edge:
             ping_s=settings.ping_s,
             stall_s=settings.stall_s,
             cors_origins=settings.cors_origins,
+            chat_deferral=self._rooms.jobs.deferral("chat"),
+            completion_deferral=self._rooms.jobs.deferral("completion"),
             rooms=[
                 *self._rooms.routes(),
                 *self._sessions.routes(self._reception, self._models),

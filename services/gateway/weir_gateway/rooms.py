@@ -29,6 +29,9 @@ class Rooms:
         directory, reception, preparer, idempotency, limiter, metrics: see there.
         clock: time.
         draining: whether the gateway takes no new work.
+
+    Attributes:
+        jobs: see there.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class Rooms:
         self._files = FileRoom(
             state=state, reception=reception, clock=clock, stall_s=settings.stall_s
         )
-        self._jobs = JobRoom(
+        self.jobs = JobRoom(
             settings,
             state,
             reception=reception,
@@ -62,7 +65,7 @@ class Rooms:
             settings,
             state,
             files=self._files.store,
-            jobs=self._jobs,
+            jobs=self.jobs,
             directory=directory,
             reception=reception,
             preparer=preparer,
@@ -71,7 +74,7 @@ class Rooms:
         self._responses = ResponseRoom(
             settings,
             state=state,
-            jobs=self._jobs,
+            jobs=self.jobs,
             idempotency=idempotency,
             reception=reception,
             preparer=preparer,
@@ -82,25 +85,25 @@ class Rooms:
         """What the HTTP door serves."""
         return [
             *self._files.routes(),
-            *self._jobs.routes(),
+            *self.jobs.routes(),
             *self._batches.routes(),
             *self._responses.routes(),
         ]
 
     def serve(self, server: grpc.aio.Server) -> None:
         """Adds the services."""
-        self._jobs.serve(server)
+        self.jobs.serve(server)
 
     def start(self) -> None:
         """Starts what runs in the background."""
         self._files.start()
         self._responses.start()
-        self._jobs.start()
+        self.jobs.start()
         self._batches.start()
 
     async def stop_jobs(self) -> None:
         """Gives back the jobs that run; while the services that they need are still there."""
-        await self._jobs.stop()
+        await self.jobs.stop()
 
     async def stop(self) -> None:
         """Ends everything else; before the state is closed."""

@@ -15,4 +15,6 @@ def to_batch_policy(entry: BatchEntry) -> BatchPolicy | None:
     """None when nothing is set: then all of it is the plan's."""
     if entry == BatchEntry():
         return None
-    return BatchPolicy(max_enqueued_tokens=entry.max_enqueued_tokens)
+    return BatchPolicy(
+        max_enqueued_tokens=entry.max_enqueued_tokens, to_job_after_ms=entry.to_job_after_ms
+    )

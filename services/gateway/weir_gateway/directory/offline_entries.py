@@ -20,6 +20,8 @@ class BatchEntry(Entry):
     Attributes:
         max_enqueued_tokens: prompt and bound of output together, of all jobs and lines of
             batches of one model that wait or run.
+        to_job_after_ms: a call of the class batch that no worker has begun by then becomes a job.
     """
 
     max_enqueued_tokens: PositiveAmount | None = None
+    to_job_after_ms: Annotated[int, Field(ge=1, le=600_000)] | None = None

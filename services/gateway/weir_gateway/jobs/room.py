@@ -13,6 +13,7 @@ from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.attempt import AttemptParts
 from weir_gateway.jobs.charges import JobCharges
+from weir_gateway.jobs.deferral import JobDeferral
 from weir_gateway.jobs.desk import JobDesk
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.kind import JobKinds
@@ -146,6 +147,10 @@ class JobRoom:
             stall_s=self._settings.stall_s,
         )
         add_JobServiceServicer_to_server(servicer, server)
+
+    def deferral(self, kind: str) -> JobDeferral:
+        """Turns calls of an endpoint into jobs of a kind."""
+        return JobDeferral(self.desk, self.kinds, kind, on=self._on)
 
     def routes(self) -> list[Route]:
         """What the HTTP door serves."""

@@ -59,9 +59,7 @@ class JobStore:
         async with self._state.writing() as connection:
             statement = self._state.insert(jobs).values(to_row(job)).on_conflict_do_nothing()
             if (await connection.execute(statement)).rowcount == 1:
-                enqueued = await self.enqueued_tokens(connection, job.tenant_id, job.model)
-                if enqueued > most_tokens:
-                    raise _too_many_tokens(job, enqueued - job.enqueued_tokens, most_tokens)
+                await self._check_room(connection, job, most_tokens)
                 return Submitted(job, replayed=False)
             found = await read_one(
                 connection,
@@ -77,6 +75,15 @@ class JobStore:
                 field="idempotency_key",
             )
         return Submitted(found, replayed=True)
+
+    async def add_one(self, connection: AsyncConnection, job: Job, *, most_tokens: int) -> None:
+        """Adds a job without a key in the transaction of `connection`, within bounds as `add`.
+
+        Raises:
+            WeirError: ENQUEUED_TOKENS_EXCEEDED.
+        """
+        await self.add_many(connection, [job])
+        await self._check_room(connection, job, most_tokens)
 
     async def add_many(self, connection: AsyncConnection, added: Sequence[Job]) -> None:
         """Adds jobs in the transaction of `connection`; they run once it is committed."""
@@ -212,6 +219,12 @@ class JobStore:
             jobs.c.state.in_(_NOT_ENDED), jobs.c.tenant_id == tenant_id, jobs.c.model == model
         )
         return int((await connection.execute(statement)).scalar_one())
+
+    async def _check_room(self, connection: AsyncConnection, job: Job, most_tokens: int) -> None:
+        """Of a job that was just added."""
+        enqueued = await self.enqueued_tokens(connection, job.tenant_id, job.model)
+        if enqueued > most_tokens:
+            raise _too_many_tokens(job, enqueued - job.enqueued_tokens, most_tokens)
 
     def _cancelled(self) -> dict[str, object]:
         """Of a row that is queued or runs: the first ends at once."""

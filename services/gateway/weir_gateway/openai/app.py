@@ -28,6 +28,7 @@ from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics_views import MetricsViews
+from weir_gateway.openai.deferral import Deferral
 from weir_gateway.openai.dialect import Dialect, OpenAiDialect
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
@@ -77,6 +78,8 @@ def create_http_app(
     ping_s: float,
     stall_s: float,
     cors_origins: Sequence[str],
+    chat_deferral: Deferral | None = None,
+    completion_deferral: Deferral | None = None,
     rooms: Sequence[BaseRoute] = (),
 ) -> ASGIApp:
     """The ASGI application.
@@ -93,10 +96,11 @@ def create_http_app(
         max_body: bytes.
         ping_s, stall_s: see `GenerationEndpoint`.
         cors_origins: origins that browsers may call from; `*` for all.
+        chat_deferral, completion_deferral: turn calls into jobs; None: none.
         rooms: further routes; their handlers raise WeirError.
     """
 
-    def endpoint(dialect: Dialect) -> GenerationEndpoint:
+    def endpoint(dialect: Dialect, deferral: Deferral | None = None) -> GenerationEndpoint:
         return GenerationEndpoint(
             reception=reception,
             idempotency=idempotency,
@@ -105,10 +109,11 @@ def create_http_app(
             max_body=max_body,
             ping_s=ping_s,
             stall_s=stall_s,
+            deferral=deferral,
         )
 
-    chat = endpoint(OpenAiDialect(chat=True))
-    completion = endpoint(OpenAiDialect(chat=False))
+    chat = endpoint(OpenAiDialect(chat=True), chat_deferral)
+    completion = endpoint(OpenAiDialect(chat=False), completion_deferral)
     messages = endpoint(AnthropicDialect())
     parts: Any = {"reception": reception, "preparer": preparer, "clock": clock}
     parts |= {"max_body": max_body, "stall_s": stall_s}

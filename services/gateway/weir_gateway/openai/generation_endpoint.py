@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
@@ -18,12 +18,15 @@ from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.http_door import HEADER, HttpIdempotency
 from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.openai.deferral import Deferral
 from weir_gateway.openai.dialect import AnswerForm, Dialect
 from weir_gateway.openai.endpoint import Endpoint
 from weir_gateway.openai.exchange import ClientLeft, Exchange, Headers
 from weir_gateway.openai.json_body import parse_object
 from weir_gateway.openai.refusal import Refusal
 from weir_gateway.openai.requests import HttpRequest
+
+_T = TypeVar("_T")
 
 STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -41,6 +44,7 @@ class GenerationEndpoint(Endpoint):
         dialect: how requests are read and answers written.
         ping_s: silence after which a stream gets a comment, and the longest wait for the first
             token before headers go out.
+        deferral: turns calls into jobs; None: none.
         clock, max_body, stall_s: see `Endpoint`.
     """
 
@@ -54,17 +58,22 @@ class GenerationEndpoint(Endpoint):
         max_body: int,
         ping_s: float,
         stall_s: float,
+        deferral: Deferral | None = None,
     ) -> None:
         super().__init__(clock=clock, max_body=max_body, stall_s=stall_s)
         self._reception = reception
         self._idempotency = idempotency
         self._dialect = dialect
         self._ping_s = ping_s
+        self._deferral = deferral
 
     async def _serve(self, exchange: Exchange) -> None:
         caller = self._reception.authenticate(self._dialect.authorization(exchange))
         bind_request(tenant_id=caller.tenant_id)
         body = await exchange.body()
+        if self._deferral is not None and self._deferral.asked(exchange):
+            await self._deferral.submit(exchange, caller, body)
+            return
         if exchange.header(HEADER) is None:
             await self._generate(exchange, caller, body)
             return
@@ -100,6 +109,14 @@ class GenerationEndpoint(Endpoint):
         else:
             admission = await admitting
         exchange.runs(admission.live)
+        deferral = self._deferral
+        if (
+            deferral is not None
+            and deferral.may_defer(admission.live)
+            and await _outwaited(deferral, exchange, admission)
+        ):
+            await deferral.submit(exchange, caller, body)
+            return
         form = self._dialect.form(admission.live, parsed[0])
         await self._answer(exchange, admission, form)
 
@@ -178,9 +195,9 @@ class GenerationEndpoint(Endpoint):
         return Taken(pieces=silent)
 
 
-async def _unless_left(exchange: Exchange, admitting: Coroutine[Any, Any, Admission]) -> Admission:
-    """What was admitted. Raises ClientLeft if the client leaves before, and nothing runs then."""
-    admission = asyncio.create_task(admitting)
+async def _unless_left(exchange: Exchange, waiting: Coroutine[Any, Any, _T]) -> _T:
+    """What was waited for. Raises ClientLeft if the client leaves before; the wait ends then."""
+    admission = asyncio.create_task(waiting)
     left = asyncio.create_task(exchange.until_left())
     try:
         await asyncio.wait({admission, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -191,6 +208,16 @@ async def _unless_left(exchange: Exchange, admitting: Coroutine[Any, Any, Admiss
         left.cancel()
         if not admission.done():
             await end_task(admission)
+
+
+async def _outwaited(deferral: Deferral, exchange: Exchange, admission: Admission) -> bool:
+    """See `Deferral.outwaited`. A client that leaves stops its request."""
+    live = admission.live
+    try:
+        return await _unless_left(exchange, deferral.outwaited(live))
+    except BaseException:
+        live.stop(client_gone())
+        raise
 
 
 async def _stop_when_left(exchange: Exchange, live: LiveRequest) -> None:

@@ -793,22 +793,34 @@ class BatchPolicy(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MAX_ENQUEUED_TOKENS_FIELD_NUMBER: _builtins.int
+    TO_JOB_AFTER_MS_FIELD_NUMBER: _builtins.int
     max_enqueued_tokens: _builtins.int
     """Tokens of one model's jobs and lines of batches that wait or run, prompt and bound of output
     together, 1 or more; absent: 200000000.
+    """
+    to_job_after_ms: _builtins.int
+    """A call of the class batch to chat completions or completions, not streamed, that no worker has
+    begun after so many milliseconds becomes a job, and its caller gets 202; 1 to 600000. Absent:
+    never.
     """
     def __init__(
         self,
         *,
         max_enqueued_tokens: _builtins.int | None = ...,
+        to_job_after_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens", "max_enqueued_tokens", b"max_enqueued_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens", "_to_job_after_ms", b"_to_job_after_ms", "max_enqueued_tokens", b"max_enqueued_tokens", "to_job_after_ms", b"to_job_after_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens", "max_enqueued_tokens", b"max_enqueued_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens", "_to_job_after_ms", b"_to_job_after_ms", "max_enqueued_tokens", b"max_enqueued_tokens", "to_job_after_ms", b"to_job_after_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_enqueued_tokens: _TypeAlias = _typing.Literal["max_enqueued_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_enqueued_tokens: _TypeAlias = _typing.Literal["_max_enqueued_tokens", b"_max_enqueued_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__to_job_after_ms: _TypeAlias = _typing.Literal["to_job_after_ms"]  # noqa: Y015
+    _WhichOneofArgType__to_job_after_ms: _TypeAlias = _typing.Literal["_to_job_after_ms", b"_to_job_after_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_enqueued_tokens) -> _WhichOneofReturnType__max_enqueued_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_job_after_ms) -> _WhichOneofReturnType__to_job_after_ms | None: ...
 
 Global___BatchPolicy: _TypeAlias = BatchPolicy  # noqa: Y015
 
