@@ -29,10 +29,12 @@ def test_skipped():
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    # Each run would import the plugins of all that is installed, for seconds.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     conftest = Path(__file__).resolve().parents[1] / "conftest.py"
     pytester.makeconftest(conftest.read_text(encoding="utf-8"))
-    pytester.makeini("[pytest]\naddopts = -p no:asyncio --import-mode=importlib")
+    pytester.makeini("[pytest]\naddopts = -p xdist.plugin --import-mode=importlib")
     for folder in ("docs", "tests"):
         pytester.mkdir(folder)
     (pytester.path / "docs" / "coverage.md").write_text(PAGE)

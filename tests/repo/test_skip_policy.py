@@ -29,11 +29,13 @@ def test_known():
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    # Each run would import the plugins of all that is installed, for seconds.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     conftest = Path(__file__).resolve().parents[1] / "conftest.py"
     pytester.makeconftest(conftest.read_text(encoding="utf-8"))
     pytester.makeini(
-        "[pytest]\nmarkers =\n  soak: long\n  model: weights\naddopts = -ra -p no:asyncio"
+        "[pytest]\nmarkers =\n  soak: long\n  model: weights\naddopts = -ra -p xdist.plugin"
     )
     pytester.makepyfile(SUITE)
     return pytester
