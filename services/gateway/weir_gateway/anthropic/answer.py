@@ -27,14 +27,14 @@ class AnthropicAnswer:
         self._blocks = ContentBlocks(prepared)
         self._stop = StopSequence(prepared.token_bytes, prepared.sampling.stop)
         self._prompt_tokens = prepared.prompt_tokens
-        self._head = {
+        self._head: dict[str, Any] = {
             "id": f"msg_{live.id.removeprefix('req_')}",
             "type": "message",
             "role": "assistant",
             "model": prepared.subject.model,
         }
         if prepared.degradations:
-            self._head["degradations"] = prepared.degradations
+            self._head["degradations"] = list(prepared.degradations)
 
     def opening(self) -> bytes:
         """The first event of a stream; what was cached is told with the last."""

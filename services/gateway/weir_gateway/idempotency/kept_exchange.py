@@ -83,9 +83,10 @@ class KeptExchange(Exchange):
         answer = None
         if transcript.whole:
             answer = KeptAnswer(self._status, self._head, transcript.body())
-        # Without a live request: one that was taken to be answered later.
-        taken = self._answered and self._status < 400
-        ran = taken if self._live is None else has_run(self._live)
+        # Taken to be answered later: nothing ran, and its job must not be made twice.
+        later = self._status == 202 or (self._live is None and self._status < 400)
+        ran = self._live is not None and has_run(self._live)
+        ran = ran or (self._answered and later)
         await self._idempotency.close(self._claim, answer, ran=ran)
 
     async def _pass_on(self, data: bytes, *, more: bool) -> None:
