@@ -174,6 +174,7 @@ class LocalStack:
             directory,
             lambda: supervisor.child(GATEWAY).ready["http"],
             self._warn,
+            self._say,
             ca=self._ca,
         )
         async with asyncio.TaskGroup() as group:
