@@ -121,6 +121,17 @@ async def test_every_parameter_reaches_the_worker(gateway: Gateway) -> None:
     assert spec.trace.traceparent == enqueue.trace.traceparent != ""
 
 
+async def test_a_priority_above_the_tenants_is_clamped_and_the_one_taken_is_told(
+    gateway: Gateway,
+) -> None:
+    for asked, taken in ((50, 10), (10, 10), (3, 3)):
+        gateway.reset()
+        response = await gateway.chat(priority=asked)
+        assert response.status_code == 200
+        assert response.headers["x-weir-priority"] == str(taken)
+        assert gateway.scheduler.enqueued[0].priority == taken
+
+
 async def test_the_default_bound_is_reported(gateway: Gateway) -> None:
     response = await gateway.chat()
     assert response.headers["x-weir-max-new-tokens"] == "8"
