@@ -114,6 +114,26 @@ async def test_one_that_is_deleted_runs_no_further(gateway: Gateway) -> None:
     await eventually(lambda: not gateway.worker.running)
 
 
+async def test_a_tenant_may_enqueue_so_much(gateway: Gateway) -> None:
+    policy = gateway.document["tenants"][0]["policy"] | {"batch": {"max_enqueued_tokens": 100}}
+    tenants = [
+        gateway.document["tenants"][0] | {"policy": policy},
+        *gateway.document["tenants"][1:],
+    ]
+    await gateway.reload(gateway.document | {"tenants": tenants})
+    body = {"model": MODEL, "input": "hi", "background": True, "max_output_tokens": 150}
+    async with asyncio.timeout(20):
+        while (await gateway.http.post("/v1/responses", json=body)).status_code != 429:
+            await asyncio.sleep(0.05)
+    refused = await gateway.http.post("/v1/responses", json=body)
+    assert refused.json()["error"]["code"] == "enqueued_tokens_exceeded"
+    await gateway.reload(gateway.document)
+    async with asyncio.timeout(20):
+        while (await gateway.http.post("/v1/responses", json=body)).status_code != 200:
+            await asyncio.sleep(0.05)
+    await eventually(lambda: not gateway.limiter.open_accounts)
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

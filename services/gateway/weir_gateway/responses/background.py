@@ -10,6 +10,7 @@ import orjson
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_request_id
+from weir_gateway.batches.enqueued import most_enqueued
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
@@ -71,7 +72,8 @@ class Background:
         """Queues a request and answers at once, or with its events.
 
         Raises:
-            WeirError: what a request in the foreground would be refused with, but for limits.
+            WeirError: what a request in the foreground would be refused with, but for limits;
+                ENQUEUED_TOKENS_EXCEEDED.
         """
         self._reception.check_rate(caller)
         prepared = await self._preparer.prepare(caller, in_background(request.request))
@@ -98,7 +100,8 @@ class Background:
             stored = self._keeper.stored(caller.tenant_id, request, response)
             await self._store.add_in(connection, stored)
             await self._store.add_events(connection, caller.tenant_id, request.id, events)
-            await self._jobs.store.add_many(connection, [job])
+            most = most_enqueued(caller.policy.batch)
+            await self._jobs.store.add_one(connection, job, most_tokens=most)
         self._jobs.wake()
         request_id = (b"x-request-id", new_request_id(self._clock).encode())
         if request.request.stream:
