@@ -11,6 +11,7 @@ from weir_core.model_folder import ModelFolder
 from weir_core.token_bytes import TokenBytes
 from weir_gateway.text.chat import Chat
 from weir_gateway.text.chat_template import ChatTemplate
+from weir_gateway.text.control_tokens import ControlTokens, pieces_of
 from weir_gateway.text.shared_prefix import SharedPrefixes
 from weir_gateway.tools.call_format import format_of
 
@@ -48,7 +49,9 @@ class ModelText:
         self.vocab_size = vocab_size
         self.token_bytes = TokenBytes(tokenizer)
         added = tokenizer.get_added_tokens_decoder().values()
-        self.call_format = format_of(template_source, {t.content for t in added if t.special})
+        special = {token.content for token in added if token.special}
+        self._controls = ControlTokens(special)
+        self.call_format = format_of(template_source, special)
         """How the model writes calls of tools; None when it is not known to."""
 
     @classmethod
@@ -73,7 +76,7 @@ class ModelText:
         return mine == (other.fingerprint, other._template_source)
 
     def chat_prompt(self, tenant_id: str, chat: Chat, longest: int) -> Prompt:
-        """Renders and tokenises a chat; the template holds the special tokens.
+        """Renders and tokenises a chat; the template alone holds the special tokens.
 
         Args:
             tenant_id: whose requests may share the head.
@@ -89,11 +92,25 @@ class ModelText:
                 "the model has no chat template; send a plain prompt to completions instead",
                 field="messages",
             )
+        chat, mark = self._controls.parted(chat)
         rendered = self._template.render(chat)
         self._refuse_hopeless(rendered, longest, "messages")
         shared = self._prefixes.length(tenant_id, chat, rendered)
+        if mark:
+            return self._in_pieces(pieces_of(rendered, mark), shared)
         encoding = self._tokenizer.encode(rendered, add_special_tokens=False)
         return Prompt(encoding.ids, _whole_tokens(encoding, rendered, shared))
+
+    def _in_pieces(self, pieces: list[str], shared: int) -> Prompt:
+        """Tokenises what marks part, each a character of `shared`."""
+        ids: list[int] = []
+        shared_tokens = 0
+        for piece in pieces:
+            encoding = self._tokenizer.encode(piece, add_special_tokens=False)
+            ids += encoding.ids
+            shared_tokens += _whole_tokens(encoding, piece, shared)
+            shared -= len(piece) + 1
+        return Prompt(ids, shared_tokens)
 
     def text_prompt(self, text: str, shared_characters: int, longest: int) -> Prompt:
         """Tokenises a prompt as it is, with the special tokens that the tokenizer adds.
