@@ -5,7 +5,7 @@ import getpass
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import grpc
 import typer
@@ -42,13 +42,19 @@ def administer(
     address: str,
     state_dir: Path | None,
     call: "Callable[[AdminServiceAsyncStub], Awaitable[T]]",
+    stub: Callable[[Any], Any] = AdminServiceStub,
 ) -> T:
     """Makes one call, or several in one go, as the administrator.
+
+    Args:
+        address, state_dir: as the options.
+        call: makes them.
+        stub: of the service that is asked.
 
     Raises:
         CommandError: what it was refused with, or that nobody answers.
     """
-    return asyncio.run(_call(_door(address, state_dir), call))
+    return asyncio.run(_call(_door(address, state_dir), call, stub))
 
 
 def who() -> tuple[tuple[str, str], ...]:
@@ -60,12 +66,16 @@ def who() -> tuple[tuple[str, str], ...]:
     return (("weir-actor", f"weir:{name}"[:128]),)
 
 
-async def _call(door: Door, call: "Callable[[AdminServiceAsyncStub], Awaitable[T]]") -> T:
+async def _call(
+    door: Door,
+    call: "Callable[[AdminServiceAsyncStub], Awaitable[T]]",
+    stub: Callable[[Any], Any],
+) -> T:
     async with open_channel(
         door.address, name="gateway", token=door.token, tls=door.tls
     ) as channel:
         try:
-            return await call(AdminServiceStub(channel))
+            return await call(stub(channel))
         except grpc.aio.AioRpcError as error:
             told = from_rpc_error(
                 error, unavailable_as=Reason.DIRECTORY_UNAVAILABLE, peer="the gateway"

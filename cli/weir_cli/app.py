@@ -26,6 +26,7 @@ from weir_cli.commands import (
     tls,
     up,
     users,
+    webhooks,
     workers,
 )
 from weir_cli.errors import CommandError
@@ -66,6 +67,7 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(tls.app, name="tls")
 app.add_typer(users.app, name="users")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(workers.app, name="workers")
 
 

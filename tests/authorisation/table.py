@@ -91,6 +91,12 @@ RPCS: dict[str, RpcRow] = {
         "DeleteServedModel CreateKey ListKeys RotateKey RevokeKey ListAuditEvents "
         "PutPool GetPool ListPools DeletePool PutClusterLimits GetClusterLimits",
     ),
+    **_all(
+        f"{_GATEWAY}.WebhookService",
+        _ADMIN,
+        "GetWebhookSecret RotateWebhookSecret PutWebhookEndpoint ListWebhookEndpoints "
+        "DeleteWebhookEndpoint",
+    ),
     **_all("weir.directory.v1.DirectoryService", _CLUSTER, "Watch"),
     **_all(
         "weir.ratelimiter.v1.RateLimiterService",

@@ -14,6 +14,7 @@ from weir.gateway.v1 import (
     job_service_pb2,
     prefix_service_pb2,
     session_service_pb2,
+    webhook_service_pb2,
 )
 from weir_core.clock import Clock
 from weir_core.ids import new_id
@@ -22,6 +23,7 @@ from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.telemetry.telemetry import Telemetry
 from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
+from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.caller.request_guard import RequestGuard
 from weir_gateway.degradation.degrader import Degrader
 from weir_gateway.degradation.metrics import DegradationMetrics
@@ -60,6 +62,7 @@ PUBLIC_SERVICES = tuple(
         (session_service_pb2, "SessionService"),
         (prefix_service_pb2, "PrefixService"),
         (job_service_pb2, "JobService"),
+        (webhook_service_pb2, "WebhookService"),
         (admin_service_pb2, "AdminService"),
     )
 )
@@ -77,6 +80,7 @@ class Edge:
         clock: time.
         token: cluster secret.
         tls: of the connections to the other services; None: plain text.
+        uses: gets every key that was let in.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Edge:
         clock: Clock,
         token: SecretStr,
         tls: TlsIdentity | None = None,
+        uses: KeyUses | None = None,
     ) -> None:
         self._settings = settings
         self._directory = directory
@@ -145,7 +150,7 @@ class Edge:
                 abort_s=settings.abort_wait_s, scheduler_s=settings.scheduler_wait_s
             ),
         )
-        self._authenticator = Authenticator(directory, clock)
+        self._authenticator = Authenticator(directory, clock, uses)
         self._revocation = Revocation(
             directory,
             self._authenticator,

@@ -48,6 +48,8 @@ class Rooms:
         clock: Clock,
         draining: Callable[[], bool],
     ) -> None:
+        self._settings = settings
+        self._directory = directory
         self._files = FileRoom(
             state=state, reception=reception, clock=clock, stall_s=settings.stall_s
         )
@@ -93,6 +95,12 @@ class Rooms:
     def serve(self, server: grpc.aio.Server) -> None:
         """Adds the services."""
         self.jobs.serve(server)
+        self.jobs.webhooks.serve(
+            server,
+            self._directory,
+            self._settings.admin_secret,
+            allow_http=self._settings.webhooks_over_http,
+        )
 
     def start(self) -> None:
         """Starts what runs in the background."""

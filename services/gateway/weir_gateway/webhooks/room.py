@@ -1,15 +1,23 @@
 """Webhooks, wired."""
 
+import grpc
+from pydantic import SecretStr
+
+from weir.gateway.v1.webhook_service_pb2_grpc import add_WebhookServiceServicer_to_server
 from weir_core.clock import Clock
+from weir_gateway.admin.secret import AdminGuard
+from weir_gateway.directory.follower import Directory
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.state.state import State
 from weir_gateway.webhooks.connector import Connector
 from weir_gateway.webhooks.dispatcher import Dispatcher
+from weir_gateway.webhooks.endpoint_store import EndpointStore
 from weir_gateway.webhooks.job_events import JobEvents
 from weir_gateway.webhooks.outbox import Outbox
 from weir_gateway.webhooks.secret_store import SecretStore
 from weir_gateway.webhooks.sender import Sender
+from weir_gateway.webhooks.servicer import WebhookServicer
 
 
 class WebhookRoom:
@@ -37,10 +45,26 @@ class WebhookRoom:
         private: bool,
     ) -> None:
         self.secrets = SecretStore(state, clock)
+        self._endpoints = EndpointStore(state)
         self.outbox = Outbox(state, self.secrets, clock)
         ends.listen(JobEvents(self.outbox).on_end)
         sender = Sender(Connector(private=private), clock)
         self._dispatcher = Dispatcher(self.outbox, sender, metrics)
+
+    def serve(
+        self,
+        server: grpc.aio.Server,
+        directory: Directory,
+        admin_secret: SecretStr | None,
+        *,
+        allow_http: bool,
+    ) -> None:
+        """Adds the service."""
+        guard = None if admin_secret is None else AdminGuard(admin_secret)
+        servicer = WebhookServicer(
+            guard, directory, self.secrets, self._endpoints, allow_http=allow_http
+        )
+        add_WebhookServiceServicer_to_server(servicer, server)
 
     def start(self) -> None:
         """Begins to deliver."""

@@ -6,10 +6,9 @@ from weir_core.errors import InvalidField
 from weir_gateway.intake.shape import Shape
 
 _LONGEST = 2_048
-_FIELD = "webhook_url"
 
 
-def check_webhook_url(url: str, *, allow_http: bool) -> SplitResult:
+def check_webhook_url(url: str, *, allow_http: bool, field: str = "webhook_url") -> SplitResult:
     """The parts of a URL.
 
     Addresses are looked at when it is called: what a name means may change until then.
@@ -20,14 +19,14 @@ def check_webhook_url(url: str, *, allow_http: bool) -> SplitResult:
     bound = "an https URL" if not allow_http else "an http or https URL"
     bound += f" of up to {_LONGEST} printable ASCII characters, with no user, password or fragment"
     if len(url) > _LONGEST or not url.isascii() or not url.isprintable() or " " in url:
-        raise InvalidField(_FIELD, Shape(url), bound)
+        raise InvalidField(field, Shape(url), bound)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InvalidField(_FIELD, Shape(url), bound) from None
+        raise InvalidField(field, Shape(url), bound) from None
     schemes = ("https", "http") if allow_http else ("https",)
     secret = parts.username is not None or parts.password is not None
     if parts.scheme not in schemes or not parts.hostname or secret or parts.fragment or port == 0:
-        raise InvalidField(_FIELD, Shape(url), bound)
+        raise InvalidField(field, Shape(url), bound)
     return parts
