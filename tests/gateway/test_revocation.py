@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,6 +20,7 @@ from tests.ratelimiter.postgres import Postgres, running_postgres
 from weir.directory.v1.directory_pb2 import OnRevoke
 from weir.gateway.v1 import admin_service_pb2 as pb
 from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
+from weir_gateway.directory.sql.source import SqlDirectory
 from weir_gateway.keys import NewKey, hash_key, public_id
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -217,6 +219,25 @@ async def test_a_change_of_limits_reaches_the_other_gateway_and_leaves_streams_o
     assert (await _ask(pair.second, key)).status_code == 401
     again = NewKey(key.id, turned.secret, hash_key(turned.secret))
     assert (await _ask(pair.second, again)).status_code == 200
+
+
+async def test_the_last_use_of_a_key_is_kept_to_the_minute_whoever_served_it(pair: Pair) -> None:
+    pair.second.reset()
+    used, unused = await pair.key("globex"), await pair.key("globex")
+    assert (await _ask(pair.second, used)).status_code == 200
+    control = pair.second.app.control
+    assert control is not None
+    assert control.use_keeper is not None
+    await control.use_keeper.keep()
+    # An older use, kept later, takes nothing back.
+    assert isinstance(control.source, SqlDirectory)
+    await control.source.keep_uses({used.id: 60_000})
+    request = pb.ListKeysRequest(tenant_id="globex", page_size=1_000)
+    listed = await pair.admin.ListKeys(request, metadata=AS_ADMIN)
+    assert unused.id not in listed.last_use_times
+    at = listed.last_use_times[used.id].ToSeconds()
+    assert at % 60 == 0
+    assert 0 <= time.time() - at < 300
 
 
 async def test_nobody_else_gets_in(pair: Pair) -> None:

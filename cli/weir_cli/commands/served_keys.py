@@ -1,10 +1,13 @@
 """`weir keys` of a stack whose directory is a database: list, make, rotate, revoke."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
+from google.protobuf.timestamp_pb2 import Timestamp
 
+from weir.directory.v1.directory_pb2 import ApiKey
 from weir.gateway.v1.admin_service_pb2 import (
     CreateKeyRequest,
     ListKeysRequest,
@@ -12,12 +15,12 @@ from weir.gateway.v1.admin_service_pb2 import (
     RotateKeyRequest,
 )
 from weir_cli.administration import CALL_S, Address, StateDirOption, administer, who
-from weir_cli.directory_text import Format, Printed, print_forms
+from weir_cli.directory_text import Form, Format, Printed, print_forms
 from weir_cli.errors import CommandError
 from weir_gateway.directory.sql.entry_form import key_form
 from weir_gateway.directory.units import parse_duration_ms
 
-_COLUMNS = ("id", "tenant", "user", "name", "revoked", "expires", "allowed_models")
+_COLUMNS = ("id", "tenant", "user", "name", "revoked", "expires", "last_used", "allowed_models")
 _PAGE = 1_000
 
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="Public id of the key.")]
@@ -31,7 +34,7 @@ def ls(
 ) -> None:
     """List keys by public id, without secrets."""
     keys = administer(address, state_dir, lambda stub: _list(stub, tenant))
-    print_forms([{"tenant": key.tenant_id, **key_form(key)} for key in keys], output, _COLUMNS)
+    print_forms(keys, output, _COLUMNS)
 
 
 def rotate(
@@ -75,13 +78,20 @@ def create_served(request: CreateKeyRequest, state_dir: Any, address: str) -> No
     print(f"key (shown once): {administer(address, state_dir, ask).secret}")
 
 
-async def _list(stub: Any, tenant: str) -> list[Any]:
-    found: list[Any] = []
+async def _list(stub: Any, tenant: str) -> list[Form]:
+    found: list[Form] = []
     token = ""
     while True:
         request = ListKeysRequest(tenant_id=tenant, page_size=_PAGE, page_token=token)
         answer = await stub.ListKeys(request, timeout=CALL_S, metadata=who())
-        found.extend(answer.api_keys)
+        found.extend(_form(key, answer.last_use_times) for key in answer.api_keys)
         token = answer.next_page_token
         if not token:
             return found
+
+
+def _form(key: ApiKey, uses: Mapping[str, Timestamp]) -> Form:
+    form = {"tenant": key.tenant_id, **key_form(key)}
+    if key.id in uses:
+        form["last_used"] = uses[key.id].ToJsonString()
+    return form

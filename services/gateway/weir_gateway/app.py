@@ -18,6 +18,7 @@ from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.metrics_app import metrics_routes
 from weir_core.telemetry.telemetry import Telemetry
 from weir_gateway.admin.off import NO_CONTROL, admin_off
+from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.control import DIRECTORY_SERVICE, Control
 from weir_gateway.directory.follower import Directory
 from weir_gateway.directory.metrics import DirectoryMetrics
@@ -61,8 +62,9 @@ class GatewayApp:
         self._watcher: DirectoryWatcher | None = None
         self._directory_metrics = DirectoryMetrics(telemetry.registry)
         self.control: Control | None = None
+        uses = KeyUses()
         if settings.role != "edge":
-            self.control = Control(settings, clock, self._directory_metrics, token)
+            self.control = Control(settings, clock, self._directory_metrics, token, uses)
         self.edge: Edge | None = None
         if settings.role != "control":
             self.edge = Edge(
@@ -72,6 +74,7 @@ class GatewayApp:
                 clock=clock,
                 token=token,
                 tls=tls,
+                uses=uses,
             )
         self._server = create_server(
             interceptors=default_interceptors(

@@ -18,6 +18,8 @@ from weir_gateway.admin.objects import Objects
 from weir_gateway.admin.off import NO_DATABASE, NO_SECRET, admin_off
 from weir_gateway.admin.secret import AdminGuard, check_secret
 from weir_gateway.admin.servicer import AdminServicer
+from weir_gateway.admin.use_keeper import UseKeeper
+from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.directory.document import Document
 from weir_gateway.directory.file import DirectoryFileError, parse_document, read_document
 from weir_gateway.directory.metrics import DirectoryMetrics
@@ -36,6 +38,7 @@ class Control:
 
     Attributes:
         admin: the servicer of AdminService; one that says why where there is none.
+        use_keeper: keeps when keys were used; None without a database.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Control:
         clock: Clock,
         metrics: DirectoryMetrics,
         token: SecretStr,
+        uses: KeyUses,
     ) -> None:
         database = settings.database_url
         if not settings.directory_file and database is None:
@@ -57,12 +61,14 @@ class Control:
         self.publisher = DirectoryPublisher(clock, shared=database is not None)
         self.source: DirectoryFileSource | SqlDirectory
         self.admin: AdminServiceServicer
+        self.use_keeper: UseKeeper | None = None
         if database is None:
             self.admin = admin_off(NO_DATABASE)
             self.source = self._file_source(metrics)
         else:
             self.source = self._database_source(database, clock, metrics)
             self.admin = self._admin(self.source, clock)
+            self.use_keeper = UseKeeper(self.source, uses)
         self.publisher.on_change(metrics.changed)
 
     def serve(self, server: grpc.aio.Server) -> None:
@@ -80,9 +86,13 @@ class Control:
         except DirectoryFileError as error:
             raise StartupError(f"directory_file {error}") from None
         self.source.start()
+        if self.use_keeper is not None:
+            self.use_keeper.start()
 
     async def stop(self) -> None:
         """Ends it."""
+        if self.use_keeper is not None:
+            await self.use_keeper.stop()
         await self.source.stop()
 
     def _file_source(self, metrics: DirectoryMetrics) -> DirectoryFileSource:

@@ -1,6 +1,6 @@
 """Creates, rotates and revokes API keys; a secret is shown once and stored nowhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -86,6 +86,14 @@ class KeyRing:
                 draft.put(replace(record, body=record.body | {"revoked": True}), "revoke")
 
         return (await self._source.change(actor, edit)).version
+
+    async def last_uses(self, keys: Iterable[ApiKey]) -> dict[str, Timestamp]:
+        """When keys were used last, to the minute, by id; those never used are left out."""
+        found = await self._source.uses([key.id for key in keys])
+        times = {key_id: Timestamp() for key_id in found}
+        for key_id, time in times.items():
+            time.FromMilliseconds(found[key_id])
+        return times
 
     async def _change(
         self, actor: str, edit: Callable[[Draft], None], made: NewKey, key_id: str

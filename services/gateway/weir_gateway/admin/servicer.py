@@ -169,7 +169,11 @@ class AdminServicer(FleetServicer):
         of = request.tenant_id
         keys = [key for key in self.objects.snapshot.api_keys if of in ("", key.tenant_id)]
         page, token = page_of(keys, _key_id, request.page_size, request.page_token)
-        return ListKeysResponse(api_keys=map(without_hashes, page), next_page_token=token)
+        return ListKeysResponse(
+            api_keys=map(without_hashes, page),
+            next_page_token=token,
+            last_use_times=await self._keys.last_uses(page),
+        )
 
     async def RotateKey(self, request: RotateKeyRequest, context: Context) -> RotateKeyResponse:
         """Gives a key a new secret."""

@@ -7,6 +7,7 @@ from weir_core.clock import Clock
 from weir_core.directory import DirectoryIndex
 from weir_core.errors import Reason, WeirError
 from weir_gateway.caller.caller import Caller
+from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.directory.follower import Directory
 from weir_gateway.keys import hash_key, is_well_formed
 
@@ -20,9 +21,15 @@ class Authenticator:
 
     A key is looked up by its SHA-256, so that neither the look-up nor its time tells
     anything about other keys. No error quotes any part of what was sent.
+
+    Args:
+        directory: who is known.
+        clock: time.
+        uses: gets every key that was let in.
     """
 
-    def __init__(self, directory: Directory, clock: Clock) -> None:
+    def __init__(self, directory: Directory, clock: Clock, uses: KeyUses | None = None) -> None:
+        self._uses = uses if uses is not None else KeyUses()
         self._directory = directory
         self._clock = clock
         self._callers: dict[str, Caller] = {}
@@ -44,6 +51,7 @@ class Authenticator:
             )
         caller = self._caller(index, key)
         self.check_standing(caller)
+        self._uses.note(key.id, self._clock.now_us() // 1_000)
         return caller
 
     def standing(self, tenant_id: str, key_id: str) -> Caller:

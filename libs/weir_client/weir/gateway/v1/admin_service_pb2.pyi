@@ -1191,20 +1191,49 @@ class ListKeysResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LastUseTimesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _timestamp_pb2.Timestamp: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _timestamp_pb2.Timestamp | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     API_KEYS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    LAST_USE_TIMES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     @_builtins.property
     def api_keys(self) -> _containers.RepeatedCompositeFieldContainer[_directory_pb2.ApiKey]: ...
+    @_builtins.property
+    def last_use_times(self) -> _containers.MessageMap[_builtins.str, _timestamp_pb2.Timestamp]:
+        """When a key was used last, to the minute, by its id; keys that were never used are left out.
+        Written once a minute.
+        """
+
     def __init__(
         self,
         *,
         api_keys: _abc.Iterable[_directory_pb2.ApiKey] | None = ...,
         next_page_token: _builtins.str = ...,
+        last_use_times: _abc.Mapping[_builtins.str, _timestamp_pb2.Timestamp] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_keys", b"api_keys", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_keys", b"api_keys", "last_use_times", b"last_use_times", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,6 +1,9 @@
 """What administrators are told when a change cannot be made."""
 
-from weir_core.database.failures import cause_of
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weir_core.database.failures import FAILURES, cause_of
 from weir_core.errors import Reason, WeirError
 from weir_gateway.directory.sql.assembly import EntryInvalid
 
@@ -24,3 +27,12 @@ def unavailable(error: BaseException) -> WeirError:
         f"the directory's database cannot be used: {cause_of(error)}; see database_url",
         retry_after_s=5.0,
     )
+
+
+@contextmanager
+def told_unavailable() -> Iterator[None]:
+    """Turns failures of the database into the refusal."""
+    try:
+        yield
+    except FAILURES as error:
+        raise unavailable(error) from error

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, select, update
@@ -90,6 +90,28 @@ async def read_events(
     if tenant_id:
         query = query.where(audit.c.tenant_id == tenant_id)
     return [dict(row) for row in (await connection.execute(query)).mappings()]
+
+
+async def write_uses(
+    connection: AsyncConnection, database: Database, uses: Mapping[str, int]
+) -> None:
+    """Keeps when keys were used last, Unix milliseconds by id; another gateway may know better."""
+    table = tables.key_uses
+    insert = database.insert(table)
+    statement = insert.on_conflict_do_update(
+        index_elements=["id"],
+        set_={"last_used_ms": insert.excluded.last_used_ms},
+        where=table.c.last_used_ms < insert.excluded.last_used_ms,
+    )
+    rows = [{"id": key_id, "last_used_ms": at} for key_id, at in sorted(uses.items())]
+    await connection.execute(statement, rows)
+
+
+async def read_uses(connection: AsyncConnection, key_ids: Sequence[str]) -> dict[str, int]:
+    """When keys were used last; those of which nothing is known are left out."""
+    table = tables.key_uses
+    found = await connection.execute(select(table).where(table.c.id.in_(key_ids)))
+    return {row["id"]: row["last_used_ms"] for row in found.mappings()}
 
 
 def _record(kind: Kind, row: Any) -> Record:

@@ -1,7 +1,7 @@
 """The directory in a database: publishes what is there, and changes it in transactions."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from weir_gateway.directory.sql.lost import first_lost
 from weir_gateway.directory.sql.news import News
 from weir_gateway.directory.sql.overlaps import end_overlaps
 from weir_gateway.directory.sql.records import Draft, Kind, Name, Record, Records
-from weir_gateway.directory.sql.refusals import invalid, unavailable
+from weir_gateway.directory.sql.refusals import invalid, told_unavailable, unavailable
 
 _log = structlog.get_logger(__name__)
 
@@ -153,11 +153,29 @@ class SqlDirectory:
         Raises:
             WeirError: DIRECTORY_UNAVAILABLE.
         """
-        try:
+        with told_unavailable():
             async with self._database.reading() as connection:
                 return await rows.read_events(connection, tenant_id, before, limit)
-        except FAILURES as error:
-            raise unavailable(error) from error
+
+    async def keep_uses(self, uses: Mapping[str, int]) -> None:
+        """Keeps when keys were used last; see `rows.write_uses`.
+
+        Raises:
+            WeirError: DIRECTORY_UNAVAILABLE.
+        """
+        with told_unavailable():
+            async with self._database.transaction(WRITE_S) as connection:
+                await rows.write_uses(connection, self._database, uses)
+
+    async def uses(self, key_ids: Sequence[str]) -> dict[str, int]:
+        """When keys were used last; see `rows.read_uses`.
+
+        Raises:
+            WeirError: DIRECTORY_UNAVAILABLE.
+        """
+        with told_unavailable():
+            async with self._database.reading() as connection:
+                return await rows.read_uses(connection, key_ids)
 
     @property
     def version(self) -> int:

@@ -55,6 +55,14 @@ head = Table(
     Column("version", BigInteger, nullable=False),
 )
 
+# Apart from the keys: a use is no change of the directory.
+key_uses = Table(
+    "directory_key_uses",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("last_used_ms", BigInteger, nullable=False),
+)
+
 audit = Table(
     "directory_audit_events",
     metadata,

@@ -1,0 +1,63 @@
+"""Keeps in the directory's database when keys were used last."""
+
+import asyncio
+
+import structlog
+
+from weir_core.errors import WeirError
+from weir_core.tasks import end_task
+from weir_gateway.caller.key_uses import KeyUses
+from weir_gateway.directory.sql.source import SqlDirectory
+
+_log = structlog.get_logger(__name__)
+
+_LAST_S = 2.0
+
+
+class UseKeeper:
+    """Writes what was collected, now and then and at the end.
+
+    While the database is away they are lost: they tell of keys in use, which are used again.
+
+    Args:
+        source: of the directory.
+        uses: what is collected.
+        every_s: how often.
+    """
+
+    def __init__(self, source: SqlDirectory, uses: KeyUses, *, every_s: float = 60.0) -> None:
+        self._source = source
+        self._uses = uses
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins."""
+        self._task = asyncio.create_task(self._run(), name="key-uses")
+
+    async def stop(self) -> None:
+        """Ends, and writes what is left."""
+        if self._task is None:
+            return
+        await end_task(self._task)
+        self._task = None
+        try:
+            async with asyncio.timeout(_LAST_S):
+                await self.keep()
+        except TimeoutError:
+            _log.warning("key_uses_lost", limit_s=_LAST_S)
+
+    async def keep(self) -> None:
+        """Writes what was collected so far."""
+        taken = self._uses.take()
+        if not taken:
+            return
+        try:
+            await self._source.keep_uses(taken)
+        except WeirError as error:
+            _log.warning("key_uses_lost", keys=len(taken), problem=error.message)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            await self.keep()
