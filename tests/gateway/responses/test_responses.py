@@ -346,3 +346,27 @@ async def test_one_made_in_the_foreground_is_not_cancelled_nor_streamed_again(
     with pytest.raises(openai.BadRequestError) as refused:
         await client.responses.retrieve(kept.id, stream=True)
     assert refused.value.param == "stream"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("responses", {}),
+        ("responses", {"stream": True}),
+        ("responses", {"background": True}),
+        ("embeddings", {}),
+    ],
+)
+async def test_an_idempotency_key_makes_it_once(
+    gateway: Gateway, path: str, fields: dict[str, Any]
+) -> None:
+    headers = {"Idempotency-Key": f"{path} {sorted(fields)}"}
+    body = {"model": MODEL, "input": "hi"} | fields
+    first, again = [
+        await gateway.http.post(f"/v1/{path}", json=body, headers=headers) for _ in range(2)
+    ]
+    assert first.status_code == again.status_code == 200
+    assert first.content == again.content
+    assert again.headers["idempotent-replayed"] == "true"
+    await gateway.at_rest()
+    assert len(gateway.worker.specs) <= 1

@@ -12,9 +12,11 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 from tests.tiny_llama import VOCAB_SIZE, tiny_tokenizer, write_tiny_llama
 from tests.worker.engine.driver import Driver
 from weir_worker.engine.commands import Preempt
+from weir_worker.engine.cuda_runner import CudaRunner
 from weir_worker.engine.events import FinishReason
 from weir_worker.engine.model_runner import ModelRunner
 from weir_worker.engine.null_model import NullRunner
+from weir_worker.engine.runner import StepRunner
 from weir_worker.linear import Int8Linear
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.loader import load_model
@@ -82,12 +84,14 @@ def truth(folder: Path) -> dict[int, torch.Tensor]:
     return {length: mean / mean.norm() for length, mean in means.items()}
 
 
-def driver_of(model: LlamaModel, max_step_tokens: int = 64) -> Driver:
+def driver_of(
+    model: LlamaModel, max_step_tokens: int = 64, runner: StepRunner | None = None
+) -> Driver:
     model.allocate_kv(64, 16)
     return Driver(
         num_blocks=64,
         block_size=16,
-        runner=ModelRunner(model),
+        runner=runner or ModelRunner(model),
         vocab=VOCAB_SIZE,
         detokenizers=detokenizer_factory(tiny_tokenizer()),
         max_context=512,
@@ -124,6 +128,19 @@ def test_they_are_those_of_the_paper_among_others(
         assert terminal.finish_reason is FinishReason.STOP
         assert (terminal.usage.prompt_tokens, terminal.usage.completion_tokens) == (length, 0)
         assert terminal.usage.cached_prompt_tokens == 0
+    assert len(driver.record("text").tokens) == 6
+
+
+def test_a_runner_whose_steps_overlap_makes_the_same(
+    model: LlamaModel, truth: dict[int, torch.Tensor]
+) -> None:
+    driver = driver_of(model, 33, CudaRunner(model, torch.device("cpu")))
+    driver.submit("text", IDS[3:60], 6)
+    for length in LENGTHS:
+        driver.submit(f"e{length}", IDS[:length], 1, embed=True)
+    driver.run()
+    for length in LENGTHS:
+        assert_near(embedding_of(driver, f"e{length}"), truth[length])
     assert len(driver.record("text").tokens) == 6
 
 
