@@ -12,13 +12,27 @@ _HEAD = (
     *("POOL", "MODEL", "VERSION", "TENANTS", "POLICY", "WORKERS", "CLASS", "PROMPT", "SHARE"),
     *("WAITING", "TOKENS", "TOKENS/S", "WAIT"),
 )
+_TENANT_HEAD = (
+    "POOL",
+    "MODEL",
+    "CLASS",
+    "PROMPT",
+    "TENANT",
+    "WEIGHT",
+    "SHARE",
+    "WAITING",
+    "TOKENS",
+)
 _SLO_HEAD = ("TENANT", "TARGET", "OF REQUESTS", "WINDOW", "KEPT", "REQUESTS", "BURN RATE")
 
 
 def pools_text(pools: Sequence[PoolStatus], slos: Sequence[SloStatus]) -> str:
-    """One table of pools, and one of targets where there are some."""
+    """One table of pools, one of tenants that wait, and one of targets, where there are some."""
     rows = [row for pool in pools for row in _pool(pool)]
     parts = [table([_HEAD, *rows], right=(5, 8, 9, 10, 11, 12)) if rows else "no pools"]
+    tenants = [row for pool in pools for row in _tenants(pool)]
+    if tenants:
+        parts.append(table([_TENANT_HEAD, *tenants], right=(5, 6, 7, 8)))
     if slos:
         windows = [row for slo in slos for row in _slo(slo)]
         parts.append(table([_SLO_HEAD, *windows], right=(2, 3, 4, 5, 6)))
@@ -42,10 +56,9 @@ def _pool(pool: PoolStatus) -> list[tuple[str, ...]]:
 
 
 def _queue(queue: QueueStatus, pool: PoolStatus) -> tuple[str, ...]:
-    name = RequestClass.Name(getattr(queue, "class")).removeprefix("REQUEST_CLASS_")
     known = queue.HasField("predicted_wait")
     return (
-        name.lower(),
+        _class(queue),
         "long" if queue.long else "short",
         f"{queue.share_millis / 10:.0f} %",
         str(queue.waiting),
@@ -53,6 +66,30 @@ def _queue(queue: QueueStatus, pool: PoolStatus) -> tuple[str, ...]:
         _rate(pool),
         f"{queue.predicted_wait.ToMilliseconds() / 1_000:.1f} s" if known else "-",
     )
+
+
+def _tenants(pool: PoolStatus) -> list[tuple[str, ...]]:
+    """A row for each tenant of which something waits, the most first."""
+    return [
+        (
+            pool.pool,
+            pool.model,
+            _class(queue),
+            "long" if queue.long else "short",
+            tenant.tenant_id,
+            str(tenant.weight),
+            f"{tenant.share_millis / 10:.0f} %" if tenant.share_millis else "-",
+            str(tenant.waiting),
+            str(tenant.waiting_tokens),
+        )
+        for queue in pool.queues
+        for tenant in queue.tenant_queues
+    ]
+
+
+def _class(queue: QueueStatus) -> str:
+    name = RequestClass.Name(getattr(queue, "class"))
+    return name.removeprefix("REQUEST_CLASS_").lower()
 
 
 def _rate(pool: PoolStatus) -> str:

@@ -60,6 +60,10 @@ async def test_pools_what_waits_and_targets_are_shown(capsys: pytest.CaptureFixt
         assert usual[2] == "any"
         assert usual[5:8] == ["1", "of", "1"]
         assert usual[8:10] == ["interactive", "short"]
+        tenant = next(
+            row for row in rows if row[:5] == ["usual", "m", "interactive", "short", "acme"]
+        )
+        assert tenant[5:9] == ["1", "100", "%", "1"]
         target = next(row for row in rows if row[:2] == ["acme", "ttft"])
         assert "100.0" in target
         message = json.loads(await shown(live, capsys, Output.JSON))

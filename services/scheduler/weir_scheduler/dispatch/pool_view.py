@@ -1,15 +1,38 @@
 """What waits in each pool, and how fast it goes: for operators."""
 
 from dataclasses import dataclass
+from heapq import nlargest
 
 from weir_core.errors import WeirError
 from weir_scheduler.dispatch.state import SchedulerState
+from weir_scheduler.queues.backlog import Backlog
 from weir_scheduler.queues.forecast import Forecast
 from weir_scheduler.queues.group import GROUPS, Group
 from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.lane_key import LaneKey
 from weir_scheduler.rules.routing import pool_named
-from weir_scheduler.rules.rules import PoolRules
+from weir_scheduler.rules.rules import Isolation, PoolRules
+
+_MOST_TENANTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStatus:
+    """What waits of one tenant in a class and length.
+
+    Attributes:
+        tenant_id: whose.
+        weight: as it was when its first request came.
+        waiting: requests.
+        waiting_cost: their summed estimated cost, tokens.
+        share: its part beside what waits now; 0 at a cap of its own, or where weights say nothing.
+    """
+
+    tenant_id: str
+    weight: int
+    waiting: int
+    waiting_cost: int
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +46,7 @@ class GroupStatus:
         tenants: of which something waits.
         share: its part of the service beside what waits now.
         newcomer: predicted wait of a request that comes now, of a tenant of which nothing waits.
+        most: the tenants of which most waits, some at most.
     """
 
     group: Group
@@ -31,6 +55,7 @@ class GroupStatus:
     tenants: int
     share: float
     newcomer: Forecast | None
+    most: tuple[TenantStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +153,23 @@ def _groups(lane: Lane, now_us: int) -> tuple[GroupStatus, ...]:
                 tenants=len(backlog),
                 share=lane.share(group),
                 newcomer=lane.forecast_newcomer(group, now_us),
+                most=_most(backlog, weighted=lane.pool.isolation is Isolation.WEIGHTED),
             )
         )
     return tuple(groups)
+
+
+def _most(backlog: Backlog, *, weighted: bool) -> tuple[TenantStatus, ...]:
+    largest = nlargest(_MOST_TENANTS, backlog.tenants(), key=lambda one: one[1].whole.cost)
+    return tuple(
+        TenantStatus(
+            tenant_id,
+            tenant.weight,
+            tenant.whole.requests,
+            tenant.whole.cost,
+            tenant.weight / backlog.ready_weight
+            if weighted and not backlog.is_blocked(tenant_id)
+            else 0.0,
+        )
+        for tenant_id, tenant in largest
+    )

@@ -1,5 +1,6 @@
 """What waits in one group of a lane: counted, so that nothing has to be looked through."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from weir_scheduler.queues.batch_window import Gathered
@@ -85,6 +86,14 @@ class Backlog:
     def __len__(self) -> int:
         """Tenants of which something waits."""
         return len(self._tenants)
+
+    def tenants(self) -> Iterable[tuple[str, TenantBacklog]]:
+        """What waits of each tenant; O(tenants)."""
+        return self._tenants.items()
+
+    def is_blocked(self, tenant_id: str) -> bool:
+        """Whether a tenant is at a cap of its own."""
+        return tenant_id in self._blocked
 
     def add(self, entry: QueueEntry, rank: int, weight: int, busy_us: int) -> None:
         """Counts a request in."""

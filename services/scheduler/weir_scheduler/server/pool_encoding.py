@@ -6,7 +6,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from weir.common.v1 import subject_pb2
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
-from weir_scheduler.dispatch.pool_view import GroupStatus, PoolStatus
+from weir_scheduler.dispatch.pool_view import GroupStatus, PoolStatus, TenantStatus
 from weir_scheduler.queues.entry import RequestClass
 from weir_scheduler.slo.objective import SloStatus, WindowStatus
 
@@ -50,11 +50,22 @@ def _queue(status: GroupStatus) -> wire.QueueStatus:
         waiting_tokens=status.waiting_cost,
         tenants=status.tenants,
         share_millis=round(status.share * 1000),
+        tenant_queues=[_tenant(tenant) for tenant in status.most],
     )
     setattr(message, "class", _CLASSES[status.group.request_class])
     if status.newcomer is not None and math.isfinite(status.newcomer.wait_s):
         message.predicted_wait.CopyFrom(_duration(round(status.newcomer.wait_s * 1e6)))
     return message
+
+
+def _tenant(status: TenantStatus) -> wire.TenantQueue:
+    return wire.TenantQueue(
+        tenant_id=status.tenant_id,
+        weight=status.weight,
+        waiting=status.waiting,
+        waiting_tokens=status.waiting_cost,
+        share_millis=round(status.share * 1000),
+    )
 
 
 def _window(window: WindowStatus) -> wire.SloWindow:

@@ -1079,6 +1079,7 @@ class QueueStatus(_message.Message):
     TENANTS_FIELD_NUMBER: _builtins.int
     SHARE_MILLIS_FIELD_NUMBER: _builtins.int
     PREDICTED_WAIT_FIELD_NUMBER: _builtins.int
+    TENANT_QUEUES_FIELD_NUMBER: _builtins.int
     long: _builtins.bool
     """Above long_context_threshold."""
     waiting: _builtins.int
@@ -1092,6 +1093,10 @@ class QueueStatus(_message.Message):
     def predicted_wait(self) -> _duration_pb2.Duration:
         """Of a request that comes now, of a tenant of which nothing waits; absent: unknown."""
 
+    @_builtins.property
+    def tenant_queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantQueue]:
+        """The tenants of which most waits, 20 at most."""
+
     def __init__(
         self,
         *,
@@ -1101,14 +1106,53 @@ class QueueStatus(_message.Message):
         tenants: _builtins.int = ...,
         share_millis: _builtins.int = ...,
         predicted_wait: _duration_pb2.Duration | None = ...,
+        tenant_queues: _abc.Iterable[Global___TenantQueue] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["predicted_wait", b"predicted_wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["class", b"class", "long", b"long", "predicted_wait", b"predicted_wait", "share_millis", b"share_millis", "tenants", b"tenants", "waiting", b"waiting", "waiting_tokens", b"waiting_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["class", b"class", "long", b"long", "predicted_wait", b"predicted_wait", "share_millis", b"share_millis", "tenant_queues", b"tenant_queues", "tenants", b"tenants", "waiting", b"waiting", "waiting_tokens", b"waiting_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueueStatus: _TypeAlias = QueueStatus  # noqa: Y015
+
+@_typing.final
+class TenantQueue(_message.Message):
+    """What waits of one tenant, in one class and length of a pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WAITING_TOKENS_FIELD_NUMBER: _builtins.int
+    SHARE_MILLIS_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    weight: _builtins.int
+    """Its weight, 1 to 1000."""
+    waiting: _builtins.int
+    waiting_tokens: _builtins.int
+    """Summed estimated cost of what waits, tokens."""
+    share_millis: _builtins.int
+    """Its share of the class and length while what waits now waits, thousandths; 0 while it is at
+    a cap of its own. Of a pool that is not weighted 0.
+    """
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        weight: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        waiting_tokens: _builtins.int = ...,
+        share_millis: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["share_millis", b"share_millis", "tenant_id", b"tenant_id", "waiting", b"waiting", "waiting_tokens", b"waiting_tokens", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantQueue: _TypeAlias = TenantQueue  # noqa: Y015
 
 @_typing.final
 class SloStatus(_message.Message):
