@@ -13,6 +13,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 _TOGETHER = {
     "tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_openai_forms.py": "tests/e2e/test_openai_sdk.py",
+    "tests/e2e/test_job_kill.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_one_charge.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_quota.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_reconcile.py": "tests/e2e/test_abort.py",

@@ -60,11 +60,14 @@ async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
         "WEIR_WORKER__NULL_STEP_US": "5000",
         "WEIR_WORKER__NUM_BLOCKS": "40",
         "WEIR_WORKER__MAX_STEP_TOKENS": "64",
+        "WEIR_GATEWAY__JOB_LEASE_S": "2",
     }
     alone = {**COUNTED[0], "id": "one-at-a-time", "policy": {"max_running_requests": 1}}
     tenants = {
         "aborting": {"plan": "counted"},
         "reconciled": {"plan": "counted"},
+        "offline": {"plan": "counted"},
+        "answering": {"plan": "counted"},
         "preempted": {"plan": "counted"},
         "queueing": {"plan": "one-at-a-time"},
         **QUOTA_TENANTS,
