@@ -11,6 +11,7 @@ import pytest
 
 from tests.gateway.harness import Gateway
 from weir_gateway.files.bounds import MAX_FILE_BYTES
+from weir_gateway.files.content_response import ContentResponse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -237,3 +238,25 @@ async def _rows(gateway: Gateway, count: int) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"{found} files and {parts} chunks; expected {count} files")
+
+
+async def test_a_client_that_reads_nothing_of_a_content_is_given_up() -> None:
+    asked: list[bytes] = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            asked.append(b"x")
+            yield b"x"
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    response = ContentResponse(chunks(), {}, stall_s=0.05)
+    async with asyncio.timeout(20):
+        await response({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send)  # type: ignore[arg-type]
+    assert asked == [b"x"]

@@ -1,7 +1,8 @@
 """Makes jobs of the lines of a batch, a slice in each transaction."""
 
+import asyncio
 from array import array
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason
@@ -16,7 +17,7 @@ from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.store import JobStore
 from weir_gateway.state.state import State
 
-_SLICE_LINES = 200
+_SLICE_LINES = 100
 _SLICE_BYTES = 1_000_000
 
 
@@ -57,15 +58,15 @@ class Inserter:
             WeirError: the state cannot be read or written.
         """
         tokens = array("Q", batch.line_tokens)
-        added: list[Job] = []
-        end = batch.inserted_bytes
+        lines: list[InputLine] = []
         size = 0
         async for line in self._lines_of(batch):
-            job = self._job(batch, line, batch.inserted + len(added), tokens)
-            added.append(job)
-            size, end = size + len(job.body), line.end
-            if len(added) >= _SLICE_LINES or size >= _SLICE_BYTES:
+            lines.append(line)
+            size += line.size
+            if len(lines) >= _SLICE_LINES or size >= _SLICE_BYTES:
                 break
+        end = lines[-1].end if lines else batch.inserted_bytes
+        added = await asyncio.to_thread(self._jobs_of, batch, lines, tokens)
         inserted = batch.inserted + len(added)
         waiting = sum(tokens[inserted:])
         last = inserted >= batch.total
@@ -86,6 +87,10 @@ class Inserter:
         start = batch.inserted_bytes
         chunks = self._files.chunks_of(batch.input_file_id, start=start)
         return input_lines(chunks, self._longest, start=start)
+
+    def _jobs_of(self, batch: Batch, lines: Sequence[InputLine], tokens: "array[int]") -> list[Job]:
+        first = batch.inserted
+        return [self._job(batch, line, at, tokens) for at, line in enumerate(lines, first)]
 
     def _job(self, batch: Batch, line: InputLine, number: int, tokens: "array[int]") -> Job:
         found = read_line(line, batch.endpoint, self._longest)

@@ -62,6 +62,7 @@ class Validator:
         self._cost = cost
         self._clock = clock
         self._longest = longest
+        self._pace = Pace(clock, part=_PART)
 
     async def check(
         self, batch: Batch, caller: Caller, beat: Beat
@@ -79,21 +80,22 @@ class Validator:
         reading = _Reading(batch.endpoint, self._longest)
         kind = kind_of(batch.endpoint, self._kinds)
         tokens = array("Q")
-        pace = Pace(self._clock, part=_PART)
         beaten_us = self._clock.monotonic_us()
         model = ""
-        async for line in input_lines(self._files.chunks_of(batch.input_file_id), self._longest):
-            if self._clock.monotonic_us() - beaten_us > _BEAT_US:
-                await beat()
-                beaten_us = self._clock.monotonic_us()
-            pace.begin()
-            found = await _on_loop_or_off(line, reading)
-            if found is not None and not reading.errors:
-                model = model or self._model(caller, found, line, reading)
-                tokens.append(await self._tokens(caller, kind, found))
-            await pace.end()
-            if reading.full:
-                break
+        chunks = self._files.chunks_of(batch.input_file_id)
+        with self._pace.worker() as pace:
+            async for line in input_lines(chunks, self._longest):
+                if self._clock.monotonic_us() - beaten_us > _BEAT_US:
+                    await beat()
+                    beaten_us = self._clock.monotonic_us()
+                pace.begin()
+                found = await _on_loop_or_off(line, reading)
+                if found is not None and not reading.errors:
+                    model = model or self._model(caller, found, line, reading)
+                    tokens.append(await self._tokens(caller, kind, found))
+                await pace.end()
+                if reading.full:
+                    break
         if not reading.errors and not tokens:
             reading.errors.append(BatchError("empty_file", "the input file holds no request"))
         return tuple(reading.errors) or Checked(model, tokens)

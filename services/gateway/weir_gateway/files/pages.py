@@ -1,10 +1,9 @@
 """`/v1/files`, in OpenAI's shapes."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from weir_core.clock import Clock
@@ -13,6 +12,7 @@ from weir_core.errors.openai import to_http
 from weir_core.ids import new_request_id
 from weir_gateway.caller.caller import Caller
 from weir_gateway.files.bounds import MAX_FILE_BYTES, bounds_of
+from weir_gateway.files.content_response import ContentResponse
 from weir_gateway.files.file import File
 from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import FileStore
@@ -115,9 +115,7 @@ class FilePages:
             "x-content-type-options": "nosniff",
             "x-request-id": new_request_id(self._clock),
         }
-        return StreamingResponse(
-            self._content(file), media_type="application/octet-stream", headers=headers
-        )
+        return ContentResponse(self._store.chunks_of(file.id), headers, stall_s=self._stall_s)
 
     async def _take(self, request: Request, body: UploadBody) -> File:
         caller = self._caller(request)
@@ -127,10 +125,6 @@ class FilePages:
         form = UploadForm(request.headers.get("content-type", ""))
         bounds = bounds_of(caller.policy.files)
         return await self._uploader.take(caller.tenant_id, bounds, form, body)
-
-    async def _content(self, file: File) -> AsyncIterator[bytes]:
-        async for chunk in self._store.chunks_of(file.id):
-            yield chunk
 
     async def _file(self, request: Request) -> File:
         caller = self._caller(request)
