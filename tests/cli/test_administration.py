@@ -175,6 +175,16 @@ def test_models_pools_and_the_clusters_limits_are_put_as_in_the_file(
     assert json.loads(weir("cluster", "limits", "-o", "json")) == {"limits": []}
 
 
+def test_a_key_can_be_bounded_in_time_and_models(weir: Any) -> None:
+    short = ["--tenant", "acme", "--user", "alice", "--expires", "90d", "--model", "tiny"]
+    bounded = public_id(weir("keys", "create", *short).split()[-1])
+    forms = {key["id"]: key for key in yaml.safe_load(weir("keys", "ls", "-o", "yaml"))}
+    assert forms[bounded]["allowed_models"] == ["tiny"]
+    assert forms[bounded]["expires"] > forms[bounded].get("last_used", "2026")
+    with pytest.raises(CommandError, match="--expires: "):
+        weir("keys", "create", *short[:4], "--expires", "soon")
+
+
 def test_a_key_is_made_rotated_and_revoked_and_its_secret_is_shown_once(weir: Any) -> None:
     made = weir("keys", "create", "--tenant", "acme", "--user", "alice", "--name", "ci").split()[-1]
     assert is_well_formed(made)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,15 @@ from weir_cli.commands.tls import make_certificates
 from weir_client import AsyncClient, RetryPolicy, WeirClientError
 from weir_core.errors.startup import StartupError
 from weir_core.rpc.channel import open_channel
+from weir_core.telemetry.metrics import create_registry
+from weir_core.telemetry.telemetry import Telemetry
+from weir_core.telemetry.tracing import Tracing
 from weir_gateway.doors import Doors
 from weir_gateway.settings import GatewaySettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+TELEMETRY: list[Telemetry] = []
 HI: Any = [{"role": "user", "content": "hi"}]
 
 
@@ -42,7 +47,10 @@ async def secured(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Asy
     """A gateway whose clients and peers all use TLS; files are looked at every time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weir_core.tls.identity._LOOK_S", 0.0)
-        async with running_gateway(tmp_path_factory.mktemp("gateway"), tls=folder) as gateway:
+        telemetry = Telemetry(tracing=Tracing("gateway"), registry=create_registry())
+        path = tmp_path_factory.mktemp("gateway")
+        async with running_gateway(path, tls=folder, telemetry=telemetry) as gateway:
+            TELEMETRY.append(telemetry)
             yield gateway
 
 
@@ -126,9 +134,13 @@ async def test_a_renewed_certificate_is_shown_to_new_connections_and_streams_sta
     stream = asyncio.create_task(gateway.http.post("/v1/chat/completions", json=body))
     await eventually(lambda: gateway.worker.tokens == 2)
     before = await _shown(gateway, folder)
-    CertificateAuthority(folder).issue("edge", ["127.0.0.1"])
+    CertificateAuthority(folder).issue("edge", ["127.0.0.1"], days=30)
     after = await _shown(gateway, folder)
     assert before[0] == before[1] != after[0] == after[1]
+    for group, days in (("tls", 90), ("edge_tls", 30)):
+        name = f"weir_{group}_certificate_expiry_seconds"
+        left = (TELEMETRY[-1].registry.get_sample_value(name) or 0) - time.time()
+        assert 86_400 * (days - 1) < left < 86_400 * days
     assert not stream.done()
     gateway.worker.resume.set()
     assert (await stream).text.rstrip().endswith("[DONE]")
@@ -203,5 +215,5 @@ async def test_settings_that_do_not_go_together_are_refused(
         "internal_address": "127.0.0.1:0",
     }
     with pytest.raises(StartupError) as caught:
-        Doors(GatewaySettings(**(values | changed)))
+        Doors(GatewaySettings(**(values | changed)), create_registry())
     assert str(caught.value).startswith(told)

@@ -52,7 +52,7 @@ class GatewayApp:
     ) -> None:
         clock = clock or SystemClock()
         token = _token(settings)
-        self._doors = Doors(settings)
+        self._doors = Doors(settings, telemetry.registry)
         tls = self._doors.services
         self.settings = settings
         self.grpc_address = ""

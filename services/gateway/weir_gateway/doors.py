@@ -1,6 +1,7 @@
 """Where a gateway listens: for clients, and for the other services."""
 
 import grpc
+from prometheus_client import CollectorRegistry
 
 from weir_core.errors.startup import StartupError
 from weir_core.process.grpc_port import bind
@@ -14,6 +15,7 @@ class Doors:
 
     Args:
         settings: of the process.
+        registry: gets the ends of the certificates.
 
     Attributes:
         edge: who the gateway is for clients; None: HTTP and gRPC are plain there.
@@ -23,10 +25,12 @@ class Doors:
         StartupError: the settings are half of what is needed, or a file is not good.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, registry: CollectorRegistry) -> None:
         self._settings = settings
         self.edge = _edge_identity(settings)
-        self.services = service_identity(settings.tls)
+        self.services = service_identity(settings.tls, registry)
+        if self.edge is not None:
+            self.edge.tell_expiry(registry)
         encrypted = self.edge is not None or self.services is not None
         if encrypted and settings.role != "edge" and not settings.internal_address:
             raise StartupError(

@@ -66,7 +66,7 @@ class RateLimiterApp:
         self._telemetry = telemetry
         self._clock = clock or SystemClock()
         self._token = _cluster_token(settings)
-        self.tls = service_identity(settings.tls)
+        self.tls = service_identity(settings.tls, telemetry.registry)
         self._closing = AsyncExitStack()
         self._draining = AsyncExitStack()
         self.services = [SERVICE, LEDGER_SERVICE]

@@ -71,7 +71,7 @@ class SchedulerApp:
         self._settings = settings
         self._telemetry = telemetry
         self._token = settings.cluster_token
-        self._tls = service_identity(settings.tls)
+        self._tls = service_identity(settings.tls, telemetry.registry)
         self._clock = clock or SystemClock()
         self._rules = DirectoryRules()
         self._streams = Streams(self._token.get_secret_value().encode())

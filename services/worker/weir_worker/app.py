@@ -81,7 +81,7 @@ class WorkerApp:
             on_lost=self._on_engine_lost,
             frozen_after_s=settings.engine_timeout_s,
         )
-        self._tls = service_identity(settings.tls)
+        self._tls = service_identity(settings.tls, telemetry.registry)
         self._server: grpc.aio.Server | None = None
         self._health: ServerHealth | None = None
         self._leader = LeaderEpoch()

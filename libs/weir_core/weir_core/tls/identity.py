@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import grpc
+from prometheus_client import CollectorRegistry, Gauge
 
 from weir_core.config import TlsSettings
 from weir_core.errors.startup import StartupError
@@ -88,6 +89,16 @@ class TlsIdentity:
         made[1].sni_callback = renew
         return made[1]
 
+    def tell_expiry(self, registry: CollectorRegistry) -> None:
+        """Adds the end of the own certificate to the metrics."""
+        group = self._files.group
+        gauge = Gauge(
+            f"weir_{group}_certificate_expiry_seconds",
+            f"End of {group}.certificate, Unix seconds",
+            registry=registry,
+        )
+        gauge.set_function(lambda: self.current().expires_s)
+
     def _look(self) -> None:
         try:
             stamp = self._files.stamp()
@@ -123,8 +134,14 @@ class TlsIdentity:
         return context
 
 
-def service_identity(settings: TlsSettings) -> TlsIdentity | None:
+def service_identity(
+    settings: TlsSettings, registry: CollectorRegistry | None = None
+) -> TlsIdentity | None:
     """Of the connections between services; None where they are plain.
+
+    Args:
+        settings: the files.
+        registry: gets the end of the certificate as a metric.
 
     Raises StartupError when it is set by halves, or a file is not good.
     """
@@ -139,4 +156,7 @@ def service_identity(settings: TlsSettings) -> TlsIdentity | None:
                 f"tls.{name} is empty; TLS between services needs certificate, key and ca"
             )
     files = CertificateFiles(settings.certificate, settings.key, settings.ca, group="tls")
-    return TlsIdentity(files, peer_domain=settings.peer_domain)
+    identity = TlsIdentity(files, peer_domain=settings.peer_domain)
+    if registry is not None:
+        identity.tell_expiry(registry)
+    return identity
