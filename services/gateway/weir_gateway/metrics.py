@@ -71,6 +71,15 @@ class GatewayMetrics:
         self._unsettled = Counter(
             "weir_gateway_unsettled", "Settlements left to the sweep", registry=registry
         )
+        self.job_attempts = Counter(
+            "weir_gateway_job_attempts",
+            "Attempts at jobs that ended, by what came of them",
+            ("outcome",),
+            registry=registry,
+        )
+        self.jobs_running = Gauge(
+            "weir_gateway_jobs_running", "Attempts at jobs that run here", registry=registry
+        )
         self.webhook_attempts = Counter(
             "weir_gateway_webhook_attempts",
             "Attempts to deliver a webhook, by what came of them",

@@ -169,10 +169,10 @@ class JobAttempt:
         return self._again(error) or End(state=JobState.FAILED, error=error)
 
     def _again(self, error: WeirError) -> Again | None:
-        if is_worth_waiting(error):
-            return Again(error, wait_ms(error, self.job.attempt), failed=False)
         if is_fault(error):
             return Again(error, wait_ms(error, self.job.failures + 1), failed=True)
+        if is_worth_waiting(error):
+            return Again(error, wait_ms(error, self.job.attempt), failed=False)
         return None
 
     async def _write(self, outcome: Outcome, keeping: Keeping) -> Outcome | None:

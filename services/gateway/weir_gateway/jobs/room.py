@@ -103,6 +103,7 @@ class JobRoom:
                 beat_s=min(1.0, settings.job_lease_s / 3),
             ),
             draining,
+            metrics,
         )
         self.wake = self._runner.wake
         self.webhooks = WebhookRoom(

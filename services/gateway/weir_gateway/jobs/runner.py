@@ -15,9 +15,10 @@ from weir_gateway.jobs.attempt import AttemptParts, JobAttempt
 from weir_gateway.jobs.charges import JobCharges
 from weir_gateway.jobs.job import Job
 from weir_gateway.jobs.leases import JobLeases
-from weir_gateway.jobs.outcome import Again
+from weir_gateway.jobs.outcome import Again, Outcome
 from weir_gateway.jobs.repeating import repeat
 from weir_gateway.jobs.turns import Turns
+from weir_gateway.metrics import GatewayMetrics
 
 _log = get_logger(__name__)
 
@@ -54,6 +55,7 @@ class JobRunner:
         clock: for ids.
         bounds: how many, how often.
         paused: whether no job is to be begun.
+        metrics: count attempts.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class JobRunner:
         clock: Clock,
         bounds: RunnerBounds,
         paused: Callable[[], bool],
+        metrics: GatewayMetrics,
     ) -> None:
         self._leases = leases
         self._charges = charges
@@ -71,6 +74,7 @@ class JobRunner:
         self._clock = clock
         self._bounds = bounds
         self._paused = paused
+        self._metrics = metrics
         self._turns = Turns(most=bounds.most, most_of_tenant=bounds.most_of_tenant)
         self._id = ""
         self._attempts: dict[str, JobAttempt] = {}
@@ -158,6 +162,7 @@ class JobRunner:
 
     def _begin(self, job: Job, runner_id: str) -> None:
         attempt = self._attempts[job.id] = JobAttempt(job, runner_id, self._parts)
+        self._metrics.jobs_running.set(len(self._attempts))
         task = asyncio.create_task(self._run(attempt), name=job.request_id)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -165,6 +170,7 @@ class JobRunner:
     async def _run(self, attempt: JobAttempt) -> None:
         try:
             outcome = await attempt.run()
+            self._metrics.job_attempts.labels(_told(outcome)).inc()
             if isinstance(outcome, Again) and not outcome.failed:
                 self._rest(attempt.job.tenant_id, outcome.wait_ms / 1_000)
         except Exception as error:
@@ -172,6 +178,7 @@ class JobRunner:
         finally:
             if self._attempts.get(attempt.job.id) is attempt:
                 del self._attempts[attempt.job.id]
+            self._metrics.jobs_running.set(len(self._attempts))
             self._news.set()
 
     def _rest(self, tenant_id: str, wait_s: float) -> None:
@@ -184,3 +191,9 @@ class JobRunner:
             self._news.set()
         for charge in await self._charges.take_due():
             await self._charges.make(charge)
+
+
+def _told(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "not_written"
+    return "tried_again" if isinstance(outcome, Again) else outcome.state.value

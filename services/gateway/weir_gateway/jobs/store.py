@@ -1,7 +1,7 @@
 """Jobs as their owners see them: all by tenant, another tenant's is not found."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
@@ -18,6 +18,10 @@ from weir_gateway.state.state import State
 _ADDED_AT_ONCE = 500
 _ENQUEUED_WAIT_S = 60.0
 _NOT_ENDED = (JobState.QUEUED.value, JobState.RUNNING.value)
+
+
+WaitingTokens = Callable[[AsyncConnection, str, str], Awaitable[int]]
+"""Tokens of a tenant, by its id, and a model that wait to become jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class JobStore:
         self._ends = ends
         self._clock = clock
         self._retention_ms = retention_ms
+        self._waiting_elsewhere: list[WaitingTokens] = []
 
     async def add(self, job: Job, *, most_tokens: int) -> Submitted:
         """Adds a job; with an idempotency key that was used before, returns that job.
@@ -202,23 +207,37 @@ class JobStore:
         async with self._state.reading() as connection:
             return [to_job(row) for row in await connection.execute(statement)]
 
-    async def drop_batch(self, connection: AsyncConnection, tenant_id: str, batch_id: str) -> None:
-        """Removes the lines of a batch that have ended and owe nothing any more."""
-        await connection.execute(
-            delete(jobs).where(
+    async def drop_lines(
+        self, connection: AsyncConnection, tenant_id: str, batch_id: str, *, most: int
+    ) -> int:
+        """Removes lines of a batch that have ended and owe nothing any more; how many."""
+        some = (
+            select(jobs.c.id)
+            .where(
                 jobs.c.tenant_id == tenant_id,
                 jobs.c.batch_id == batch_id,
                 jobs.c.state.not_in(_NOT_ENDED),
                 jobs.c.charge_due_ms == 0,
             )
+            .limit(most)
         )
+        ids = list((await connection.execute(some)).scalars())
+        await connection.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+        return len(ids)
 
     async def enqueued_tokens(self, connection: AsyncConnection, tenant_id: str, model: str) -> int:
-        """What the jobs of a tenant on a model that have not ended count as, together."""
+        """What a tenant's offline work on a model counts as that has not ended."""
         statement = select(func.coalesce(func.sum(jobs.c.enqueued_tokens), 0)).where(
             jobs.c.state.in_(_NOT_ENDED), jobs.c.tenant_id == tenant_id, jobs.c.model == model
         )
-        return int((await connection.execute(statement)).scalar_one())
+        waiting = int((await connection.execute(statement)).scalar_one())
+        for source in self._waiting_elsewhere:
+            waiting += await source(connection, tenant_id, model)
+        return waiting
+
+    def count_also(self, source: WaitingTokens) -> None:
+        """Counts what was accepted by another room and is no job yet."""
+        self._waiting_elsewhere.append(source)
 
     async def _check_room(self, connection: AsyncConnection, job: Job, most_tokens: int) -> None:
         """Of a job that was just added."""
