@@ -1,6 +1,7 @@
 """A small real service, run as a process by `test_process.py`."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -59,13 +60,22 @@ async def wire(runtime: ServiceRuntime, settings: DemoSettings) -> None:
     async def loop_name(request: bytes, context: Any) -> bytes:
         return type(asyncio.get_running_loop()).__module__.encode()
 
+    async def watched(request: bytes, context: Any) -> bytes:
+        return str(len(gc.get_objects())).encode()
+
     server = create_server(
         interceptors=default_interceptors(
             tracing=runtime.telemetry.tracing, registry=runtime.telemetry.registry
         )
     )
     server.add_generic_rpc_handlers(
-        (handlers(Hold=("server_stream", hold), Loop=("unary", loop_name)),)
+        (
+            handlers(
+                Hold=("server_stream", hold),
+                Loop=("unary", loop_name),
+                Watched=("unary", watched),
+            ),
+        )
     )
     runtime.add_server(
         server,

@@ -73,6 +73,8 @@ async def test_ready_line_health_drain_order_and_exit_status() -> None:
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
             loop = await channel.unary_unary(f"/{SERVICE}/Loop")(b"", timeout=LIMIT_S)
             assert loop.startswith(b"uvloop")
+            watched = await channel.unary_unary(f"/{SERVICE}/Watched")(b"", timeout=LIMIT_S)
+            assert int(watched) < 20_000, "the collector looks through all that was imported"
             hold = channel.unary_stream(f"/{SERVICE}/Hold")(b"")
             assert await hold.read() == b"started"
             async with httpx2.AsyncClient(base_url=f"http://{ready['metrics']}") as http:

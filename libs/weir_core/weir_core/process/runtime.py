@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import grpc
 
+from weir_core.process.garbage import keep_what_is_there
 from weir_core.process.grpc_port import bind
 from weir_core.process.http import HttpServer
 from weir_core.process.parent import ParentWatch
@@ -176,6 +177,7 @@ class ServiceRuntime:
         for bound in self._servers:
             await bound.server.start()
             await bound.health.start()
+        keep_what_is_there()
         _log.info("ready", **self._announced)
         ready = {"event": "ready", "service": self.name, "pid": os.getpid()} | self._announced
         # One line on stdout: how a supervisor that asked for port 0 learns the ports.
