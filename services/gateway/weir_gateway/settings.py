@@ -21,9 +21,9 @@ class EdgeTlsSettings(SettingsGroup):
     certificate: str = Field(
         "", description="PEM file of the own certificate, intermediates after it"
     )
-    key: str = Field("", description="PEM file of its private key, not encrypted")
+    key: str = Field(default="", description="PEM file of its private key, not encrypted")
     client_ca: str = Field(
-        "",
+        default="",
         description="PEM file; clients must then show a certificate that it signed, beside the "
         "API key",
     )
