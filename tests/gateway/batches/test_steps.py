@@ -77,8 +77,7 @@ async def test_what_waits_is_counted_once_whether_it_is_a_job_yet_or_not(world: 
     lease = await world.take()
     while True:
         async with world.state.reading() as connection:
-            waiting = await world.store.pending_tokens(connection, "acme", "tiny")
-            waiting += await world.jobs.enqueued_tokens(connection, "acme", "tiny")
+            waiting = await world.jobs.enqueued_tokens(connection, "acme", "tiny")
         assert waiting == 5 * LINES
         batch = await world.look(lease)
         if batch.inserted == batch.total:
@@ -107,6 +106,10 @@ async def test_output_is_in_order_and_once_whoever_writes_it(world: World) -> No
     assert await world.output(ended.output_file_id) == names[:10] + names[20:]
     assert await world.output(ended.error_file_id) == names[10:20]
     assert [one.state for one in world.ended] == [BatchState.COMPLETED]
+    for expected in (400, 50, 0):
+        async with world.state.writing() as connection:
+            gone = await world.jobs.drop_lines(connection, "acme", batch.id, most=400)
+        assert gone == expected
 
 
 async def test_one_whose_window_ends_keeps_what_was_done_and_is_expired(world: World) -> None:

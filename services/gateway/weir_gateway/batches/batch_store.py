@@ -37,6 +37,7 @@ class BatchStore:
         self._files = files
         self._jobs = jobs
         self._clock = clock
+        jobs.count_also(self.pending_tokens)
 
     async def add(self, batch: Batch) -> None:
         """Adds a batch; its input is kept from then on until all its lines are jobs.

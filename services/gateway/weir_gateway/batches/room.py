@@ -59,7 +59,6 @@ class BatchRoom:
         steps = BatchSteps(
             state=state,
             reception=reception,
-            store=self._store,
             files=files,
             jobs=jobs.store,
             validator=Validator(

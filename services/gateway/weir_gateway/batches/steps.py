@@ -6,7 +6,6 @@ from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.batches.batch import Batch, BatchError, BatchState
-from weir_gateway.batches.batch_store import BatchStore
 from weir_gateway.batches.enqueued import most_enqueued
 from weir_gateway.batches.finalising import BatchListener, Finaliser
 from weir_gateway.batches.insertion import Inserter
@@ -24,7 +23,8 @@ _log = get_logger(__name__)
 
 _SHORTEST_LOOK_MS, _LONGEST_LOOK_MS = 300, 5_000
 _LINES_PER_LOOK_MS = 10
-_PASSING = frozenset({Reason.DIRECTORY_UNAVAILABLE, Reason.STATE_UNAVAILABLE, Reason.STATE_OFF})
+_DROPPED = 200
+_PASSES = 500
 
 
 class BatchSteps:
@@ -33,7 +33,7 @@ class BatchSteps:
     Args:
         state: the database.
         reception: knows who may call.
-        store, files, jobs: what is kept.
+        files, jobs: what is kept.
         validator, inserter, finaliser: the steps.
         clock: time.
         ended: told of the end of a batch that has no output.
@@ -44,7 +44,6 @@ class BatchSteps:
         *,
         state: State,
         reception: Reception,
-        store: BatchStore,
         files: FileStore,
         jobs: JobStore,
         validator: Validator,
@@ -55,7 +54,6 @@ class BatchSteps:
     ) -> None:
         self._state = state
         self._reception = reception
-        self._store = store
         self._files = files
         self._jobs = jobs
         self._validator = validator
@@ -99,7 +97,7 @@ class BatchSteps:
             caller = self._reception.standing(batch.tenant_id, batch.api_key_id)
             found = await self._validator.check(batch, caller, beat)
         except WeirError as error:
-            if error.reason in _PASSING:
+            if error.wire.http >= _PASSES:
                 raise
             found = (BatchError(error.wire.code, error.message),)
         if isinstance(found, Checked):
@@ -114,7 +112,6 @@ class BatchSteps:
         async with self._state.writing() as connection:
             model = checked.model
             used = await self._jobs.enqueued_tokens(connection, batch.tenant_id, model)
-            used += await self._store.pending_tokens(connection, batch.tenant_id, model)
             if used + requested <= most:
                 await lease.write(
                     connection,
@@ -156,10 +153,15 @@ class BatchSteps:
             await self._ended(connection, replace(batch, state=state, ended_ms=now_ms))
 
     async def _forget_lines(self, batch: Batch) -> None:
-        """What they came to is in the files."""
+        """What they came to is in the files. Some at once, so that no writer waits long for it."""
+        left = True
         try:
-            async with self._state.writing() as connection:
-                await self._jobs.drop_batch(connection, batch.tenant_id, batch.id)
+            while left:
+                async with self._state.writing() as connection:
+                    gone = await self._jobs.drop_lines(
+                        connection, batch.tenant_id, batch.id, most=_DROPPED
+                    )
+                left = gone == _DROPPED
         except WeirError as error:
             # They go when they have been kept long enough.
             _log.warning("batch_lines_kept", batch_id=batch.id, reason=error.reason)

@@ -26,6 +26,7 @@ _PART = 0.3
 _BEAT_US = 2_000_000
 _LARGE = 65_536
 _DIGEST = 16
+_PASSES = 500
 
 Beat = Callable[[], Awaitable[None]]
 
@@ -112,7 +113,9 @@ class Validator:
     async def _tokens(self, caller: Caller, kind: JobKind, line: BatchLine) -> int:
         try:
             return await self._cost.tokens(caller, await _parsed(kind, line.body))
-        except WeirError:
+        except WeirError as error:
+            if error.wire.http >= _PASSES:
+                raise
             # The line gets its own error when it runs: it is no fault of the file.
             return 0
 
