@@ -14,11 +14,17 @@ from weir_gateway.responses.store import ResponseStore, StoredResponse
 from weir_gateway.state.state import State
 
 pytestmark = pytest.mark.asyncio
+HEX = "1" * 32
+RESPONSE = f"resp_{HEX}"
+
+
+def response_id(at: int) -> str:
+    return f"resp_{at:032x}"
 
 
 def job_of(state: JobState, **fields: Any) -> Job:
     values: dict[str, Any] = {
-        "id": "job_1",
+        "id": f"job_{HEX}",
         "tenant_id": "acme",
         "user_id": "alice",
         "api_key_id": "k",
@@ -61,13 +67,13 @@ async def test_every_end(state: State, job: Job, status: str) -> None:
         told.append((tenant_id, kind, data))
 
     store = ResponseStore(state)
-    begun: dict[str, Any] = {"id": "resp_1", "status": "queued", "output": [], "error": None}
+    begun: dict[str, Any] = {"id": RESPONSE, "status": "queued", "output": [], "error": None}
     stored = StoredResponse(
         tenant_id="acme",
-        id="resp_1",
+        id=RESPONSE,
         created_ms=1,
         expires_ms=10,
-        chain_id="resp_1",
+        chain_id=RESPONSE,
         background=True,
         response=begun,
         items=[],
@@ -75,15 +81,15 @@ async def test_every_end(state: State, job: Job, status: str) -> None:
     await store.add(stored)
     async with state.writing() as connection:
         events = [{"type": "response.created", "sequence_number": 0}]
-        await store.add_events(connection, "acme", "resp_1", events)
+        await store.add_events(connection, "acme", RESPONSE, events)
         await ResponseEnds(store, tell).on_job_end(connection, job)
         # A response that was deleted meanwhile, and jobs of other kinds, are no matter of it.
         await ResponseEnds(store, tell).on_job_end(connection, job_of(job.state, id="job_2"))
         await ResponseEnds(store, tell).on_job_end(connection, job_of(job.state, kind="chat"))
-    response = (await store.get("acme", "resp_1", "response_id")).response
+    response = (await store.get("acme", RESPONSE, "response_id")).response
     assert response["status"] == status
-    assert told == [("acme", f"response.{status}", {"id": "resp_1"})]
-    (last,) = await store.events("acme", "resp_1", after=0, limit=10)
+    assert told == [("acme", f"response.{status}", {"id": RESPONSE})]
+    (last,) = await store.events("acme", RESPONSE, after=0, limit=10)
     assert (last["type"], last["sequence_number"]) == (f"response.{status}", 1)
     assert last["response"] == response
     if status == "failed":
@@ -98,7 +104,7 @@ async def test_what_was_kept_long_enough_is_removed_with_its_events(state: State
     for at in range(3):
         stored = StoredResponse(
             tenant_id="acme",
-            id=f"resp_{at}",
+            id=response_id(at),
             created_ms=1,
             expires_ms=10 * at,
             chain_id="",
@@ -111,5 +117,5 @@ async def test_what_was_kept_long_enough_is_removed_with_its_events(state: State
             await store.add_events(connection, "acme", stored.id, [{"sequence_number": 0}])
     assert await store.remove_expired(10) == 2
     assert await store.remove_expired(10) == 0
-    left = [at for at in range(3) if await store.events("acme", f"resp_{at}", after=-1, limit=9)]
+    left = [at for at in range(3) if await store.events("acme", response_id(at), after=-1, limit=9)]
     assert left == [2]

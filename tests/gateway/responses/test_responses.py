@@ -1,5 +1,6 @@
 """`/v1/responses`, judged by OpenAI's own SDK."""
 
+import json
 from typing import Any
 
 import openai
@@ -29,6 +30,14 @@ TOOL: FunctionToolParam = {
     "parameters": WEATHER,
     "strict": False,
     "description": "Tells it.",
+}
+
+
+ALLOWED: dict[str, Any] = {"type": "allowed_tools", "mode": "auto"}
+JSON_SCHEMA: dict[str, Any] = {
+    "type": "json_schema",
+    "name": "x",
+    "schema": {"type": "object"},
 }
 
 
@@ -294,6 +303,23 @@ async def test_log_probabilities_that_are_included(gateway: Gateway) -> None:
         ),
         ({"background": True, "store": False}, "store"),
         ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"metadata": {"a": "\ud800"}}, "metadata"),
+        ({"instructions": "\ud800"}, "instructions"),
+        ({"input": "\ud800"}, "input"),
+        ({"user": "\ud800"}, "user"),
+        ({"max_tool_calls": 10**30}, "max_tool_calls"),
+        ({"text": {"format": JSON_SCHEMA | {"description": "\ud800"}}}, "text"),
+        (
+            {"tools": [TOOL], "tool_choice": ALLOWED | {"tools": [TOOL | {"x": "\ud800"}]}},
+            "tool_choice",
+        ),
+        (
+            {
+                "background": True,
+                "input": [{"role": "user", "content": "x", "phase": "\ud800"}],
+            },
+            "body",
+        ),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"temprature": 1}, "temprature"),
         ({"stream_options": {"include_obfuscation": False}}, "stream_options"),
@@ -302,7 +328,9 @@ async def test_log_probabilities_that_are_included(gateway: Gateway) -> None:
 async def test_what_cannot_be_done_is_refused_by_name(
     gateway: Gateway, fields: dict[str, Any], field: str
 ) -> None:
-    answer = await gateway.http.post("/v1/responses", json={"model": MODEL, "input": "x"} | fields)
+    # Lone surrogates cannot be sent as they are.
+    content = json.dumps({"model": MODEL, "input": "x"} | fields)
+    answer = await gateway.http.post("/v1/responses", content=content)
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["param"] == field
@@ -370,3 +398,16 @@ async def test_an_idempotency_key_makes_it_once(
     assert again.headers["idempotent-replayed"] == "true"
     await gateway.at_rest()
     assert len(gateway.worker.specs) <= 1
+
+
+@pytest.mark.parametrize(
+    "response_id",
+    ["resp_", "resp_%00", "resp_" + "0" * 32, "x" * 5_000, "resp_%F0%9F%98%80", "%2e%2e"],
+)
+async def test_ids_of_no_response_are_not_found(gateway: Gateway, response_id: str) -> None:
+    for suffix in ("", "/input_items"):
+        answer = await gateway.http.get(f"/v1/responses/{response_id}{suffix}")
+        assert answer.status_code == 404
+    body = {"model": MODEL, "input": "x", "previous_response_id": "\x00\ud800"}
+    answer = await gateway.http.post("/v1/responses", content=json.dumps(body))
+    assert answer.status_code in (400, 404)

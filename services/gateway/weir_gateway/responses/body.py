@@ -79,6 +79,8 @@ def response_request(body: dict[str, Any], response_id: str) -> ResponseRequest:
         **told_text,
         **told_sampling,
     }
+    for name, value in told.items():
+        check_writable(fields, name, value)
     _check_neutral(fields, stream=stream)
     _refuse(fields)
     return ResponseRequest(
@@ -164,7 +166,6 @@ def _metadata(fields: Fields) -> dict[str, str]:
             told = key if key.isascii() and key.isprintable() else "one of its keys"
             bound = f"strings of at most {_MOST_VALUE} characters"
             raise InvalidField(f"metadata.{told}", Shape(entry), bound)
-    check_writable(fields, "metadata", value)
     return value
 
 
@@ -172,7 +173,6 @@ def _label(fields: Fields, name: str) -> str | None:
     value = fields.text(name)
     if len(value) > _MOST_VALUE:
         raise fields.invalid(name, Shape(value), f"at most {_MOST_VALUE} characters")
-    check_writable(fields, name, value)
     return value or None
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import orjson
 
 from weir_core.clock import Clock
+from weir_core.errors import InvalidField
 from weir_gateway.flow.delivery import Piece
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.intake.shape import Shape
 from weir_gateway.jobs.job import Job
 from weir_gateway.jobs.kind import JobRecorder
 from weir_gateway.jobs.kinds.offline import offline
@@ -46,11 +48,18 @@ def in_background(request: GenerationRequest) -> GenerationRequest:
 
 
 def job_body(request: ResponseRequest, body: dict[str, Any]) -> bytes:
-    """All that a job needs to make a response, whatever becomes of the one before it."""
+    """All that a job needs to make a response, whatever becomes of the one before it.
+
+    Raises:
+        InvalidField: something that is taken without effect cannot be written again.
+    """
     own = len(request.items) - len(response_request(body, request.id).items)
     before = list(request.items[:own])
     kept = {"id": request.id, "body": body, "before": before, "chain_id": request.chain_id}
-    return orjson.dumps(kept)
+    try:
+        return orjson.dumps(kept)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidField("body", Shape(body), "JSON that can be written again") from None
 
 
 def request_of(body: bytes) -> ResponseRequest:

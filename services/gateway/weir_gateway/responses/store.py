@@ -1,5 +1,6 @@
 """Kept responses, by tenant: another tenant's is not found."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from weir_gateway.responses.tables import events, responses
 from weir_gateway.state.state import State
 
 _SWEPT_AT_ONCE = 500
+_ID = re.compile(r"resp_[0-9a-f]{32}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class ResponseStore:
 
     async def get(self, tenant_id: str, response_id: str, field: str) -> StoredResponse:
         """One of a tenant's. Raises WeirError(RESPONSE_NOT_FOUND) on `field`."""
+        if not _ID.fullmatch(response_id):
+            raise not_found(field)
         async with self._state.reading() as connection:
             found = await self.find(connection, tenant_id, response_id)
         if found is None:
