@@ -54,6 +54,13 @@ async def test_when_every_queue_refuses_the_first_refusal_is_told(gateway: Gatew
     assert all(account.refunds for account in gateway.limiter.accounts.values())
 
 
+async def test_what_nobody_waits_for_is_not_changed_for_a_wait(gateway: Gateway) -> None:
+    gateway.scheduler.reject = shed
+    response = await gateway.chat(max_tokens=3, **{"class": "batch"})
+    assert response.status_code == 503
+    assert waits_for(gateway, MODEL)
+
+
 async def waiting(gateway: Gateway) -> asyncio.Task[object]:
     """A request that waits for both models."""
     await set_policy(gateway, degradations=["smaller_model"], degradation={"max_wait_ms": 50})

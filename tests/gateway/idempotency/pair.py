@@ -114,7 +114,7 @@ def reason_of(response: httpx2.Response) -> str:
 
 
 async def answered(gateway: Gateway, key: str, body: dict[str, Any]) -> httpx2.Response:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (response := await post(gateway, key, body)).status_code in (409, 503):
             await asyncio.sleep(0.02)
     return response

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -151,6 +152,24 @@ async def test_a_database_that_is_away_refuses_keys_and_loses_no_answer(
         again = await answered(gateway, "away", WHOLE)
         assert (again.headers["idempotent-replayed"], again.content) == ("true", answer.content)
         assert len(gateway.worker.specs) == 2
+
+
+async def test_a_call_that_became_a_job_is_one_job(tmp_path: Path) -> None:
+    def defers(document: dict[str, Any]) -> None:
+        document["tenants"][0]["policy"]["batch"] = {"to_job_after_ms": 100}
+
+    url = f"sqlite:///{tmp_path}/state.sqlite"
+    async with running_gateway(tmp_path, state_url=url, change=defers) as gateway:
+        gateway.scheduler.hold = True
+        body = WHOLE | {"class": "batch"}
+        first = await post(gateway, "deferred", body)
+        assert first.status_code == 202
+        gateway.scheduler.release()
+        await eventually(lambda: gateway.worker.specs)
+        again = await post(gateway, "deferred", body)
+        assert (again.status_code, again.content) == (202, first.content)
+        await gateway.at_rest()
+        assert len(gateway.worker.specs) == 1
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages"])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from weir.common.v1.lifecycle_pb2 import Outcome
+from weir.common.v1.subject_pb2 import RequestClass
 from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket
@@ -105,7 +106,7 @@ class Degrader:
             if with_less is None:
                 raise
             admission = with_less
-        if rules.smaller_model:
+        if rules.smaller_model and not _can_wait(admission):
             admission = await self._placed(arrival, rules, asked, admission)
         self._metrics.degraded(admission.live.prepared.degradations)
         return admission
@@ -251,6 +252,12 @@ class Degrader:
         finally:
             race.leave()
         return race.winner
+
+
+def _can_wait(admission: Admission) -> bool:
+    """Whether nobody waits for it: it is of the class batch."""
+    batch = RequestClass.REQUEST_CLASS_BATCH
+    return admission.live.prepared.request_class == batch
 
 
 def _is_shed(admission: Admission) -> bool:
