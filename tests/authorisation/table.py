@@ -97,6 +97,12 @@ RPCS: dict[str, RpcRow] = {
         "GetWebhookSecret RotateWebhookSecret PutWebhookEndpoint ListWebhookEndpoints "
         "DeleteWebhookEndpoint",
     ),
+    **_all(
+        f"{_GATEWAY}.WebhookService",
+        _ADMIN,
+        "GetWebhookSecret RotateWebhookSecret PutWebhookEndpoint ListWebhookEndpoints "
+        "DeleteWebhookEndpoint",
+    ),
     **_all("weir.directory.v1.DirectoryService", _CLUSTER, "Watch"),
     **_all(
         "weir.ratelimiter.v1.RateLimiterService",
