@@ -19,7 +19,7 @@ class EdgeTlsSettings(SettingsGroup):
     """TLS for clients, at http_address and grpc_address; empty: plain."""
 
     certificate: str = Field(
-        "", description="PEM file of the own certificate, intermediates after it"
+        default="", description="PEM file of the own certificate, intermediates after it"
     )
     key: str = Field(default="", description="PEM file of its private key, not encrypted")
     client_ca: str = Field(
