@@ -41,6 +41,11 @@ class Parrot(InferenceServiceServicer):
     ) -> wire.ListModelsResponse:
         return wire.ListModelsResponse(models=[wire.ModelInfo(name="parrot")])
 
+    def Embed(  # noqa: N802
+        self, request: wire.EmbedRequest, context: Context
+    ) -> wire.EmbedResponse:
+        return wire.EmbedResponse()
+
     def Tokenize(  # noqa: N802
         self, request: wire.TokenizeRequest, context: Context
     ) -> wire.TokenizeResponse:
