@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.types import Message, Receive, Scope, Send
 
 from weir_core.errors import Reason, WeirError
+from weir_core.stall_limit import StallLimit
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.openai.refusal import Refusal
 
@@ -50,6 +51,7 @@ class Exchange:
         self._send = send
         self._max_body = max_body
         self._stall_s = stall_s
+        self._limit = StallLimit(stall_s)
         self._complete = False
         self.started = False
         """Whether the response has begun: an error can no longer be a status."""
@@ -109,10 +111,13 @@ class Exchange:
             ClientLeft: it reads nothing for `stall_s`.
         """
         try:
-            async with asyncio.timeout(self._stall_s):
+            with self._limit:
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
             raise ClientLeft from None
+        finally:
+            if not more:
+                self._limit.close()
 
     async def keep_alive(self, ping: bytes) -> None:
         """Sends what is no part of the answer, into a silent stream. Raises ClientLeft."""

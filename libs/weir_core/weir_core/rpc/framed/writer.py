@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from weir_core.rpc.framed.errors import PeerLost, StreamClosed, StreamFull
 from weir_core.rpc.framed.options import FramedOptions
+from weir_core.stall_limit import StallLimit
 
 ItemT = TypeVar("ItemT")
 FrameT = TypeVar("FrameT")
@@ -105,19 +106,24 @@ class FramedWriter(Generic[ItemT, FrameT]):
 
         Raises PeerLost when one write takes longer than `stall_s`, and what `send` raises.
         """
-        while True:
-            frame = await self._next_frame()
-            if frame is None:
-                return
-            await self._send(send, frame)
-
-    async def _send(self, send: Callable[[FrameT], Awaitable[object]], frame: FrameT) -> None:
-        limit = asyncio.timeout(self._options.stall_s)
+        limit = StallLimit(self._options.stall_s)
         try:
-            async with limit:
+            while True:
+                frame = await self._next_frame()
+                if frame is None:
+                    return
+                await self._send(send, frame, limit)
+        finally:
+            limit.close()
+
+    async def _send(
+        self, send: Callable[[FrameT], Awaitable[object]], frame: FrameT, limit: StallLimit
+    ) -> None:
+        try:
+            with limit:
                 await send(frame)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired:
                 raise
             raise PeerLost(
                 self._name, f"it has read nothing for {self._options.stall_s} s"
