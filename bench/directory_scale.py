@@ -1,8 +1,8 @@
 """What a directory of thousands of tenants costs: to fill, to load, to change.
 
-`python -m bench.directory_scale [TENANTS]`, 20 or more; each has two users, two keys and a limit of its own.
-Two gateways' directories share a SQLite file; times are CPU seconds of the process, but for the
-time until the other has a change. The last line on stdout is JSON.
+`python -m bench.directory_scale [TENANTS]`, 20 or more; each has two users, two keys and a limit
+of its own. Two gateways' directories share a SQLite file; times are CPU seconds of the process,
+but for the time until the other has a change. The last line on stdout is JSON.
 """
 
 import asyncio
