@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from bench.deployment import deployment
 from bench.gateway.second_gateway import second_gateway
-from bench.gateway.target import MeasurementFailed, Target, measure
+from bench.gateway.target import Measured, MeasurementFailed, Target, measure
 from bench.peers.gateways import litellm_proxy, smg, upstream
 from bench.peers.peer_process import PeerFailed
 from bench.samples import Samples, say
@@ -65,19 +65,11 @@ async def _measure_all(folder: Path, effort: Effort) -> Samples:
     samples = Samples()
     async with AsyncExitStack() as running:
         targets = await _targets(folder, running)
-        for target in list(targets):
-            try:
-                await _run(target, Samples(), effort.warm_s, effort.warm_s)
-            except MeasurementFailed as error:
-                say(f"{error}")
-                targets.remove(target)
+        for target in targets:
+            await _run(target, Samples(), effort.warm_s, effort.warm_s)
         for number in range(effort.runs):
-            for target in list(targets):
-                try:
-                    await _run(target, samples, effort.seconds, effort.alone_s)
-                except MeasurementFailed as error:
-                    say(f"run {number + 1}: {error}")
-                    continue
+            for target in targets:
+                await _run(target, samples, effort.seconds, effort.alone_s)
                 told = [f"{name} {samples.median(f'{target.name} {name}')}" for name in _FIGURES]
                 say(f"run {number + 1}, {target.name}, medians so far: {', '.join(told)}")
     return samples
@@ -104,19 +96,36 @@ async def _targets(folder: Path, running: AsyncExitStack) -> list[Target]:
 
 
 async def _run(target: Target, samples: Samples, seconds: float, alone_s: float) -> None:
-    """Answers of one token, to 16 clients and to one; then 16 streams. Raises MeasurementFailed."""
-    whole = await measure(target, clients=_CLIENTS, seconds=seconds, tokens=1, stream=False)
-    alone = await measure(target, clients=1, seconds=alone_s, tokens=1, stream=False)
-    streams = await measure(
-        target, clients=_CLIENTS, seconds=seconds, tokens=_STREAMED, stream=True
-    )
-    long = await measure(
-        target, clients=_CLIENTS, seconds=alone_s, tokens=_STREAMED_LONG, stream=True
-    )
-    latencies = (whole.p50_ms, whole.p99_ms, alone.p50_ms)
-    values = (whole.rps, *latencies, streams.tokens_s, streams.events_s, long.tokens_s)
-    for name, value in zip(_FIGURES, values, strict=True):
-        samples.add(f"{target.name} {name}", value)
+    """Answers of one token, to 16 clients and to one; then 16 streams, short and long ones.
+
+    What fails is told, and its figures are left out.
+    """
+    whole = await _measured(target, _CLIENTS, seconds, 1, stream=False)
+    alone = await _measured(target, 1, alone_s, 1, stream=False)
+    short = await _measured(target, _CLIENTS, seconds, _STREAMED, stream=True)
+    long = await _measured(target, _CLIENTS, alone_s, _STREAMED_LONG, stream=True)
+    found = {
+        "rps": whole and whole.rps,
+        "p50_ms": whole and whole.p50_ms,
+        "p99_ms": whole and whole.p99_ms,
+        "p50_alone_ms": alone and alone.p50_ms,
+        "tokens_s": short and short.tokens_s,
+        "events_s": short and short.events_s,
+        "tokens_s_512": long and long.tokens_s,
+    }
+    for name, value in found.items():
+        if value is not None:
+            samples.add(f"{target.name} {name}", value)
+
+
+async def _measured(
+    target: Target, clients: int, seconds: float, tokens: int, *, stream: bool
+) -> Measured | None:
+    try:
+        return await measure(target, clients=clients, seconds=seconds, tokens=tokens, stream=stream)
+    except MeasurementFailed as error:
+        say(f"{error}")
+        return None
 
 
 def figures_of(samples: Samples) -> dict[str, object]:

@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 MODEL = "m"
-TOKEN = "hi "
+TOKENS = ("hi ", "ho ")
+"""In turn: LiteLLM ends a stream that says the same a hundred times."""
 _HEAD = {"id": "x", "created": 1, "model": MODEL}
 _INFO = {
     "model_path": MODEL,
@@ -39,11 +40,15 @@ async def complete(request: Request) -> Response:
 
 
 async def _chunks(tokens: int) -> AsyncIterator[str]:
-    choice = {"index": 0, "delta": {"content": TOKEN}, "finish_reason": None}
-    chunk = _HEAD | {"object": "chat.completion.chunk", "choices": [choice]}
-    for _ in range(tokens):
-        yield f"data: {json.dumps(chunk)}\n\n"
+    told = [f"data: {json.dumps(_chunk(token))}\n\n" for token in TOKENS]
+    for number in range(tokens):
+        yield told[number % len(told)]
     yield "data: [DONE]\n\n"
+
+
+def _chunk(token: str) -> dict[str, Any]:
+    choice = {"index": 0, "delta": {"content": token}, "finish_reason": None}
+    return _HEAD | {"object": "chat.completion.chunk", "choices": [choice]}
 
 
 def _fixed(answer: Any) -> Callable[[Request], Awaitable[Response]]:

@@ -13,7 +13,7 @@ import httpx2
 import yaml
 
 from bench.gateway.target import Target
-from bench.gateway.upstream import MODEL, TOKEN
+from bench.gateway.upstream import MODEL, TOKENS
 from bench.peers.home import environment, is_installed
 from bench.peers.peer_process import PeerFailed
 
@@ -33,7 +33,7 @@ async def upstream(folder: Path) -> AsyncIterator[str]:
     async with _process("upstream", command, folder):
         url = f"http://{_HOST}:{port}"
         await _wait_answer(
-            Target("upstream", [f"{url}/v1/chat/completions"], "none", MODEL, len(TOKEN))
+            Target("upstream", [f"{url}/v1/chat/completions"], "none", MODEL, len(TOKENS[0]))
         )
         yield url
 
@@ -89,7 +89,7 @@ def _check_installed(name: str) -> None:
 
 
 def _target(name: str, port: int, key: str) -> Target:
-    return Target(name, [f"http://{_HOST}:{port}/v1/chat/completions"], key, MODEL, len(TOKEN))
+    return Target(name, [f"http://{_HOST}:{port}/v1/chat/completions"], key, MODEL, len(TOKENS[0]))
 
 
 @asynccontextmanager
