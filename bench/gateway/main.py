@@ -104,18 +104,17 @@ async def _run(target: Target, samples: Samples, seconds: float, alone_s: float)
     alone = await _measured(target, 1, alone_s, 1, stream=False)
     short = await _measured(target, _CLIENTS, seconds, _STREAMED, stream=True)
     long = await _measured(target, _CLIENTS, alone_s, _STREAMED_LONG, stream=True)
-    found = {
-        "rps": whole and whole.rps,
-        "p50_ms": whole and whole.p50_ms,
-        "p99_ms": whole and whole.p99_ms,
-        "p50_alone_ms": alone and alone.p50_ms,
-        "tokens_s": short and short.tokens_s,
-        "events_s": short and short.events_s,
-        "tokens_s_512": long and long.tokens_s,
-    }
+    found: dict[str, float] = {}
+    if whole is not None:
+        found |= {"rps": whole.rps, "p50_ms": whole.p50_ms, "p99_ms": whole.p99_ms}
+    if alone is not None:
+        found["p50_alone_ms"] = alone.p50_ms
+    if short is not None:
+        found |= {"tokens_s": short.tokens_s, "events_s": short.events_s}
+    if long is not None:
+        found["tokens_s_512"] = long.tokens_s
     for name, value in found.items():
-        if value is not None:
-            samples.add(f"{target.name} {name}", value)
+        samples.add(f"{target.name} {name}", value)
 
 
 async def _measured(
