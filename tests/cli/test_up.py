@@ -85,10 +85,21 @@ def test_the_chat_line_works_as_pasted(stack: RunningStack) -> None:
     assert "tokens in" in shell(f"echo Hello | {line} --max-new-tokens 5")
 
 
-@pytest.mark.parametrize("language", ["sh", "python"])
-def test_the_blocks_of_the_readme_work(stack: RunningStack, repo_root: Path, language: str) -> None:
-    text = (repo_root / "README.md").read_text(encoding="utf-8")
-    section = text[text.index("## Call it") : text.index("## Test it")]
+@pytest.mark.parametrize(
+    ("page", "language"),
+    [
+        ("README.md", "sh"),
+        ("README.md", "python"),
+        ("docs/api/responses.md", "python"),
+        ("docs/api/embeddings.md", "python"),
+    ],
+)
+def test_the_blocks_of_a_page_work(
+    stack: RunningStack, repo_root: Path, page: str, language: str
+) -> None:
+    section = (repo_root / page).read_text(encoding="utf-8")
+    if page == "README.md":
+        section = section[section.index("## Call it") : section.index("## Test it")]
     blocks = [part.split("```")[0] for part in section.split(f"```{language}\n")[1:]]
     assert blocks
     for block in blocks:
