@@ -80,24 +80,27 @@ class Process:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+async def gateway(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres
+) -> AsyncIterator[Gateway]:
+    # The server is started first: a process is not to be forked beside gRPC's threads.
     async with running_gateway(tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+# Every wait on one database, every third on the other, which has more of them.
+@pytest.mark.parametrize(("kind", "step"), [("sqlite", 1), ("postgresql", 3)])
 async def test_a_job_has_one_result_and_one_charge_wherever_its_process_is_killed(
-    gateway: Gateway, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    gateway: Gateway, kind: str, step: int, tmp_path: Path, postgres_server: Postgres
 ) -> None:
     url = sqlite_url(tmp_path)
     if kind == "postgresql":
-        server: Postgres = request.getfixturevalue("postgres_server")
-        url = await server.new_database()
+        url = await postgres_server.new_database()
     clock = LateClock()
     heir = Process(gateway, url, clock)
     first_charged = late_charged = repeated = 0
     try:
-        for number in range(1, MOST_WAITS):
+        for number in range(1, MOST_WAITS, step):
             job, killed = await _killed_at(gateway, heir, url, clock, number)
             charged, attempts = _charges_of(gateway, job)
             found = await heir.store.get("acme", job.id)
@@ -116,9 +119,7 @@ async def test_a_job_has_one_result_and_one_charge_wherever_its_process_is_kille
     finally:
         await heir.state.close()
     # It was killed before the result, between result and charge, and after both.
-    assert repeated > 3
-    assert late_charged > 0
-    assert first_charged > 3
+    assert min(repeated, late_charged, first_charged) > 0
 
 
 async def _killed_at(
