@@ -24,7 +24,6 @@ from tests.gateway.idempotency.pair import (
     post,
     reason_of,
 )
-from tests.ratelimiter.postgres import Postgres
 from weir.common.v1.lifecycle_pb2 import Outcome
 
 
@@ -130,25 +129,21 @@ async def test_a_gateway_that_is_stopped_frees_what_it_gives_up(tmp_path: Path) 
         assert "idempotent-replayed" not in response.headers
 
 
-async def test_a_database_that_is_away_refuses_keys_and_loses_no_answer(
-    tmp_path: Path, postgres_server: Postgres
-) -> None:
-    url = await postgres_server.new_database()
-    async with running_gateway(tmp_path, state_url=url) as gateway:
+async def test_a_database_that_is_away_refuses_keys_and_loses_no_answer(tmp_path: Path) -> None:
+    file = tmp_path / "state.sqlite"
+    async with running_gateway(tmp_path, state_url=f"sqlite:///{file}") as gateway:
         gateway.worker.script = Script(pause_after=2)
         call = asyncio.create_task(post(gateway, "away", WHOLE))
         await eventually(lambda: gateway.worker.specs)
-        postgres_server.kill()
-        try:
-            refused = await post(gateway, "other", WHOLE)
-            assert (refused.status_code, reason_of(refused)) == (503, "STATE_UNAVAILABLE")
-            gateway.worker.resume.set()
-            answer = await call
-            assert answer.status_code == 200
-            gateway.worker.script = Script()
-            assert (await gateway.chat(max_tokens=2)).status_code == 200
-        finally:
-            await asyncio.to_thread(postgres_server.start)
+        elsewhere = file.rename(tmp_path / "elsewhere.sqlite")
+        refused = await post(gateway, "other", WHOLE)
+        assert (refused.status_code, reason_of(refused)) == (503, "STATE_UNAVAILABLE")
+        gateway.worker.resume.set()
+        answer = await call
+        assert answer.status_code == 200
+        gateway.worker.script = Script()
+        assert (await gateway.chat(max_tokens=2)).status_code == 200
+        elsewhere.rename(file)
         again = await answered(gateway, "away", WHOLE)
         assert (again.headers["idempotent-replayed"], again.content) == ("true", answer.content)
         assert len(gateway.worker.specs) == 2
