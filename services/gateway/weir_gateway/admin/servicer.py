@@ -2,6 +2,10 @@
 
 # ruff: noqa: N802 - methods are named by the contract
 
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+
 from weir.directory.v1.directory_pb2 import ApiKey
 from weir.gateway.v1.admin_service_pb2 import (
     CreateKeyRequest,
@@ -39,6 +43,7 @@ from weir.gateway.v1.admin_service_pb2 import (
     RotateKeyRequest,
     RotateKeyResponse,
 )
+from weir_core.errors import InvalidField
 from weir_core.rpc.interceptors.handler import Context
 from weir_gateway.admin.audit_trail import AuditTrail
 from weir_gateway.admin.fleet_servicer import FleetServicer
@@ -177,8 +182,8 @@ class AdminServicer(FleetServicer):
 
     async def RotateKey(self, request: RotateKeyRequest, context: Context) -> RotateKeyResponse:
         """Gives a key a new secret."""
-        overlap = request.overlap.ToTimedelta()
-        made = await self._keys.rotate(self.admit(context), request.api_key_id, overlap)
+        actor, overlap = self.admit(context), _overlap(request.overlap)
+        made = await self._keys.rotate(actor, request.api_key_id, overlap)
         return RotateKeyResponse(api_key=made.key, secret=made.secret)
 
     async def RevokeKey(self, request: RevokeKeyRequest, context: Context) -> RevokeKeyResponse:
@@ -199,3 +204,10 @@ class AdminServicer(FleetServicer):
 
 def _key_id(key: ApiKey) -> str:
     return key.id
+
+
+def _overlap(duration: Duration) -> timedelta:
+    try:
+        return duration.ToTimedelta()
+    except OverflowError:
+        raise InvalidField("overlap", f"{duration.seconds} s", "from 0 to 30 days") from None
