@@ -11,7 +11,7 @@ from weir_worker.abort_cause import SUPERSEDED, AbortCause
 from weir_worker.attempt_history import AttemptHistory
 from weir_worker.attempt_observers import AttemptObservers
 from weir_worker.choices import Choices
-from weir_worker.embed_inputs import EmbedInputs
+from weir_worker.embed_inputs import EmbedInputs, choices_of
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import Delta, Failure, StepOutput, Terminal
 from weir_worker.engine_commands import EngineCommands
@@ -89,7 +89,7 @@ class Attempts:
             return known
         try:
             submit = self._admit(grant, spec)
-            choices = _choices_of(submit, spec)
+            choices = choices_of(submit, spec)
             self._supersede(submit.request_id)
             self._engine.submit(choices.first if isinstance(choices, EmbedInputs) else submit)
         except WeirError as error:
@@ -293,12 +293,6 @@ class Attempts:
         if not self._running:
             self._idle.set()
         self.observers.ended(attempt, terminal, record)
-
-
-def _choices_of(submit: Submit, spec: GenerationSpec) -> Choices | None:
-    if spec.embed_lengths:
-        return EmbedInputs(submit, spec.embed_lengths)
-    return Choices(submit, spec.sampling.n) if spec.sampling.n > 1 else None
 
 
 def attempt_of(key: AttemptKey) -> Attempt:

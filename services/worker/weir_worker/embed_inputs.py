@@ -5,6 +5,8 @@ from itertools import accumulate
 
 import msgspec
 
+from weir.worker.v1.worker_service_pb2 import GenerationSpec
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_worker.choices import Choices
 from weir_worker.engine.commands import Submit
 from weir_worker.engine.events import Usage
@@ -50,3 +52,32 @@ class EmbedInputs(Choices):
             prompt_tokens=sum(usage.prompt_tokens for usage in usages),
             recomputed_tokens=sum(usage.recomputed_tokens for usage in usages),
         )
+
+
+def check_embeds(spec: GenerationSpec, *, offered: bool) -> None:
+    """Checks the inputs of a start, if it asks for embeddings.
+
+    Raises:
+        WeirError: EMBEDDINGS_NOT_OFFERED, or INVALID_FIELD.
+    """
+    lengths = spec.embed_lengths
+    if not lengths:
+        return
+    if not offered:
+        raise WeirError(
+            Reason.EMBEDDINGS_NOT_OFFERED, "this worker makes no embeddings", field="model"
+        )
+    if len(lengths) > MAX_INPUTS:
+        raise InvalidField("embed_lengths", f"{len(lengths)} inputs", f"1 to {MAX_INPUTS}")
+    if min(lengths) < 1 or sum(lengths) != len(spec.prompt_token_ids):
+        bound = f"lengths of at least 1 that make {len(spec.prompt_token_ids)} together"
+        raise InvalidField("embed_lengths", sum(lengths), bound)
+    if spec.sampling.n > 1 or spec.private_scope or spec.HasField("grammar"):
+        raise InvalidField("embed_lengths", "set", "left out where something is generated")
+
+
+def choices_of(submit: Submit, spec: GenerationSpec) -> Choices | None:
+    """What of an attempt the engine has as requests of their own; None if it is one request."""
+    if spec.embed_lengths:
+        return EmbedInputs(submit, spec.embed_lengths)
+    return Choices(submit, spec.sampling.n) if spec.sampling.n > 1 else None

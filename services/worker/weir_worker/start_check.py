@@ -13,7 +13,7 @@ from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import check_id
-from weir_worker.embed_inputs import MAX_INPUTS
+from weir_worker.embed_inputs import check_embeds
 from weir_worker.engine.commands import Submit
 from weir_worker.kv import KvPolicy
 from weir_worker.sampling import Grammar, SamplingParams
@@ -94,7 +94,7 @@ class StartCheck:
         _check_range("priority", spec.priority, 0, MAX_PRIORITY)
         _check_range("sampling.min_tokens", spec.sampling.min_tokens, 0, spec.max_new_tokens)
         _check_range("sampling.n", spec.sampling.n, 0, MAX_CHOICES)
-        self._check_embeds(spec)
+        check_embeds(spec, offered=self._model.embeddings)
         told = _tells_prompt(spec)
         if spec.private_scope:
             check_session_id("private_scope", spec.private_scope)
@@ -117,22 +117,6 @@ class StartCheck:
             arrival_us=_time_of("arrival_time", spec.arrival_time),
             kv=_kv_of(spec),
         )
-
-    def _check_embeds(self, spec: GenerationSpec) -> None:
-        lengths = spec.embed_lengths
-        if not lengths:
-            return
-        if not self._model.embeddings:
-            raise WeirError(
-                Reason.EMBEDDINGS_NOT_OFFERED, "this worker makes no embeddings", field="model"
-            )
-        if len(lengths) > MAX_INPUTS:
-            raise InvalidField("embed_lengths", f"{len(lengths)} inputs", f"1 to {MAX_INPUTS}")
-        if min(lengths) < 1 or sum(lengths) != len(spec.prompt_token_ids):
-            bound = f"lengths of at least 1 that make {len(spec.prompt_token_ids)} together"
-            raise InvalidField("embed_lengths", sum(lengths), bound)
-        if spec.sampling.n > 1 or spec.private_scope or spec.HasField("grammar"):
-            raise InvalidField("embed_lengths", "set", "left out where something is generated")
 
     def _check_tenant(self, tenant_id: str) -> None:
         if self._model.only_tenant not in ("", tenant_id):
