@@ -35,12 +35,17 @@ def new_secret_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_urlsafe(24)}"
 
 
+def is_caller_id(value: str) -> bool:
+    """Whether `value` may be an id at all: 1 to 128 characters of `A-Za-z0-9._:-`."""
+    return _CALLER_ID.fullmatch(value) is not None
+
+
 def check_id(field: str, value: str) -> str:
     """Returns an id that a caller sent, unchanged.
 
     Safe afterwards as a header value, a metadata value, a key and a label.
     Raises InvalidField when it is not 1 to 128 characters of `A-Za-z0-9._:-`.
     """
-    if not _CALLER_ID.fullmatch(value):
+    if not is_caller_id(value):
         raise InvalidField(field, value, _CALLER_ID_BOUND)
     return value

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.ids import is_caller_id
 from weir_gateway.batches.batch import Batch, BatchState
 from weir_gateway.batches.rows import select_batches, to_batch, to_row
 from weir_gateway.batches.tables import batches
@@ -56,6 +57,7 @@ class BatchStore:
 
     async def get(self, tenant_id: str, batch_id: str) -> Batch:
         """A batch with its present counts. Raises WeirError(BATCH_NOT_FOUND)."""
+        _check_id(batch_id)
         async with self._state.reading() as connection:
             found = await self._read(connection, tenant_id, batch_id)
         return await self._counted(found)
@@ -76,6 +78,7 @@ class BatchStore:
         Raises:
             WeirError: BATCH_NOT_FOUND, or STATE_CONFLICT: it has ended, or is about to.
         """
+        _check_id(batch_id)
         now_ms = self._clock.now_us() // 1_000
         async with self._state.writing() as connection:
             changed = await connection.execute(
@@ -119,10 +122,7 @@ class BatchStore:
         query = select_batches().where(batches.c.id == batch_id, batches.c.tenant_id == tenant_id)
         row = (await connection.execute(query)).first()
         if row is None:
-            raise WeirError(
-                Reason.BATCH_NOT_FOUND,
-                f"there is no batch {batch_id[:80]!r}; GET /v1/batches lists those that there are",
-            )
+            raise _not_found(batch_id)
         return to_batch(row)
 
     async def _counted(self, batch: Batch) -> Batch:
@@ -136,3 +136,15 @@ class BatchStore:
             completed=counts.get(JobState.SUCCEEDED, 0),
             failed=counts.get(JobState.FAILED, 0),
         )
+
+
+def _check_id(batch_id: str) -> None:
+    if not is_caller_id(batch_id):
+        raise _not_found(batch_id)
+
+
+def _not_found(batch_id: str) -> WeirError:
+    return WeirError(
+        Reason.BATCH_NOT_FOUND,
+        f"there is no batch {batch_id[:80]!r}; GET /v1/batches lists those that there are",
+    )

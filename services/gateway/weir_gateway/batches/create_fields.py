@@ -8,8 +8,10 @@ from weir_core.errors import InvalidField
 from weir_gateway.batches.endpoints import check_endpoint
 from weir_gateway.files.file import Purpose
 from weir_gateway.files.upload_fields import default_ttl_ms, ttl_ms_of
+from weir_gateway.intake.shape import Shape
 from weir_gateway.jobs.kind import JobKinds
 from weir_gateway.openai.fields import Fields
+from weir_gateway.openai.tool_fields import check_writable
 from weir_gateway.webhooks.url import check_webhook_url
 
 _WINDOW = "24h"
@@ -57,13 +59,16 @@ def _metadata(fields: Fields) -> Mapping[str, str]:
     if given is None:
         return {}
     if not isinstance(given, dict) or len(given) > _MOST_PAIRS:
-        raise InvalidField("metadata", given, f"an object of at most {_MOST_PAIRS} pairs")
+        raise InvalidField("metadata", Shape(given), f"an object of at most {_MOST_PAIRS} pairs")
     for name, value in given.items():
         if len(name) > _LONGEST_NAME:
-            raise InvalidField("metadata", name, f"names of at most {_LONGEST_NAME} characters")
+            raise InvalidField(
+                "metadata", Shape(name), f"names of at most {_LONGEST_NAME} characters"
+            )
         if not isinstance(value, str) or len(value) > _LONGEST_VALUE:
             bound = f"a string of at most {_LONGEST_VALUE} characters"
-            raise InvalidField(f"metadata.{name}", value, bound)
+            raise InvalidField(f"metadata.{name}", Shape(value), bound)
+    check_writable(fields, "metadata", given)
     return given
 
 

@@ -63,7 +63,8 @@ def read_line(line: InputLine, endpoint: str, longest: int) -> BatchLine:
         raise BadLine("invalid_json_line", told) from None
     for name in values:
         if name not in _FIELDS:
-            raise BadLine("unknown_field", f"a line has no field {name[:64]!r}", name[:64])
+            param = name if name.isascii() and name.isprintable() else ""
+            raise BadLine("unknown_field", f"a line has no field {name[:64]!r}", param[:64])
     return BatchLine(
         custom_id=_custom_id(values),
         model=_checked_body(values, endpoint),

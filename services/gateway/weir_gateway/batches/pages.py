@@ -89,7 +89,7 @@ class BatchPages:
         query = Query(request.query_params, ("after", "limit"))
         limit = query.integer("limit", default=_LISTED, most=_MOST_LISTED)
         found = await self._store.list_batches(
-            caller.tenant_id, after=query.text("after"), limit=limit + 1
+            caller.tenant_id, after=query.word("after"), limit=limit + 1
         )
         return self._json(page_json([batch_json(batch) for batch in found], limit))
 

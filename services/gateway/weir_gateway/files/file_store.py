@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
-from weir_core.ids import new_id
+from weir_core.ids import is_caller_id, new_id
 from weir_gateway.files.bounds import FileBounds
 from weir_gateway.files.file import File, FileState, Purpose
 from weir_gateway.files.tables import chunks, files
@@ -153,6 +153,8 @@ class FileStore:
 
     async def look(self, connection: AsyncConnection, tenant_id: str, file_id: str) -> File:
         """A file. Raises WeirError(FILE_NOT_FOUND)."""
+        if not is_caller_id(file_id):
+            raise file_not_found(file_id)
         query = select(*_INFO).where(files.c.id == file_id, self._seen_by(tenant_id))
         row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:

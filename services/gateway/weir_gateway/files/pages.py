@@ -88,10 +88,10 @@ class FilePages:
         order = query.choice("order", ("asc", "desc"), default="desc")
         found = await self._store.list_files(
             caller.tenant_id,
-            after=query.text("after"),
+            after=query.word("after"),
             limit=limit + 1,
             ascending=order == "asc",
-            purpose=query.text("purpose"),
+            purpose=query.word("purpose"),
         )
         return self._json(page_json([file_json(file) for file in found], limit))
 

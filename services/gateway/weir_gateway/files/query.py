@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from weir_core.errors import InvalidField, Reason, WeirError
 
+_LONGEST = 128
+
 
 class Query:
     """A query string; fields that there are not are refused.
@@ -26,9 +28,12 @@ class Query:
                 field=unknown[:64],
             )
 
-    def text(self, name: str) -> str:
-        """A text; empty when absent."""
-        return self._values.get(name, "")
+    def word(self, name: str) -> str:
+        """An id or another word; empty when absent. Raises InvalidField."""
+        value = self._values.get(name, "")
+        if len(value) > _LONGEST or not value.isascii() or not (value.isprintable() or not value):
+            raise InvalidField(name, value, f"up to {_LONGEST} printable ASCII characters")
+        return value
 
     def integer(self, name: str, *, default: int, most: int) -> int:
         """A number from 1 on. Raises InvalidField."""

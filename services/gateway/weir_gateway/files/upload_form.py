@@ -96,7 +96,7 @@ class UploadForm:
             if self.file_name is not None:
                 raise InvalidField("file", "two files", "one file; upload them one by one")
             name = options.get(b"filename", b"").decode(errors="replace")
-            self.file_name = name[:_LONGEST_NAME] or "upload"
+            self.file_name = _printable(name[:_LONGEST_NAME]) or "upload"
             self._value = None
             return
         if self._name in self.fields:
@@ -119,6 +119,10 @@ class UploadForm:
 
     def _end(self) -> None:
         self._ended = True
+
+
+def _printable(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name)
 
 
 def _bad(problem: str) -> WeirError:
