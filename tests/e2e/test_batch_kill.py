@@ -19,8 +19,10 @@ from tests.e2e.bill import Row, bill
 from tests.e2e.counted import COUNTED, PRICED
 from tests.e2e.deployment import Deployment, deployed
 from tests.e2e.wait import until
+from weir_core.tasks import end_task
 
 LINES = 2_000
+LINES_A_KILL = 60
 TTL_S = 5
 SETTINGS = {
     "WEIR_GATEWAY__LEASE_S": str(TTL_S),
@@ -52,12 +54,11 @@ async def test_2000_lines_while_each_service_is_killed_in_turn(tmp_path: Path) -
             base_url=stack.base_url, api_key=stack.secret("acme"), max_retries=10, timeout=60
         )
         made = await _submit(client, stack)
-        killing = asyncio.create_task(_kill_in_turn(stack, dice))
+        killing = asyncio.create_task(_kill_in_turn(stack, dice, client, made.id))
         try:
             batch = await _ended(client, made.id)
         finally:
-            killing.cancel()
-            await asyncio.wait({killing})
+            await end_task(killing)
         print(f"killed {dict(KILLED)}; {batch.request_counts}; {batch.status}")
         assert batch.status == "completed"
         assert min(KILLED[victim] for victim in VICTIMS) >= 2
@@ -99,14 +100,30 @@ def _line(model: str, number: int) -> dict[str, Any]:
     }
 
 
-async def _kill_in_turn(stack: Deployment, dice: random.Random) -> None:
+async def _kill_in_turn(
+    stack: Deployment, dice: random.Random, client: openai.AsyncOpenAI, batch_id: str
+) -> None:
+    """The next one once lines have ended since the one before: each is in the middle of work."""
+    done = 0
     while True:
         for victim in VICTIMS:
-            await asyncio.sleep(dice.uniform(2, 6))
+            done = await _more_done(client, batch_id, done + LINES_A_KILL)
+            await asyncio.sleep(dice.uniform(0, 0.5))
             pid = stack.stack.pids.get(victim)
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
                 KILLED[victim] += 1
+
+
+async def _more_done(client: openai.AsyncOpenAI, batch_id: str, least: int) -> int:
+    async def look() -> int:
+        try:
+            counts = (await client.batches.retrieve(batch_id)).request_counts
+        except openai.APIError:
+            return 0
+        return 0 if counts is None else counts.completed
+
+    return await until(look, lambda done: done >= least, f"{least} lines", timeout_s=600)
 
 
 async def _ended(client: openai.AsyncOpenAI, batch_id: str) -> Batch:
