@@ -79,6 +79,8 @@ def fuzz_site(folder: Path) -> Iterator[FuzzSite]:
             "database_url": f"sqlite:///{folder}/directory.sqlite",
             "admin_secret": ADMIN_SECRET,
             "max_body_bytes": 1_000_000,
+            # Streams that are closed for want of use would be opened again while one looks.
+            "worker_idle_s": 3_600.0,
         }
         async with running_gateway(folder, workers=2, **settings) as gateway:
             await asyncio.gather(*(gateway.chat() for _ in range(8)))

@@ -150,7 +150,9 @@ class WorkerServicer(WorkerServiceServicer):
             return
         deadline_us = self._clock.now_us() + round(left_s * 1e6)
         spec = request.spec
-        if not spec.HasField("deadline") or spec.deadline.ToMicroseconds() > deadline_us:
+        # One that is no time is refused where every start is checked.
+        asked_us = spec.deadline.seconds * 1_000_000 + spec.deadline.nanos // 1_000
+        if not spec.HasField("deadline") or asked_us > deadline_us:
             spec.deadline.FromMicroseconds(deadline_us)
 
 
