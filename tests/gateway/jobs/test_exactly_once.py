@@ -88,8 +88,8 @@ async def gateway(
         yield running
 
 
-# Every wait on one database, every third on the other, which has more of them.
-@pytest.mark.parametrize(("kind", "step"), [("sqlite", 1), ("postgresql", 3)])
+# Every wait on one database, every second on the other, which has more of them.
+@pytest.mark.parametrize(("kind", "step"), [("sqlite", 1), ("postgresql", 2)])
 async def test_a_job_has_one_result_and_one_charge_wherever_its_process_is_killed(
     gateway: Gateway, kind: str, step: int, tmp_path: Path, postgres_server: Postgres
 ) -> None:
