@@ -51,7 +51,7 @@ async def test_a_gateway_is_served_once_the_directory_is_known() -> None:
         gateway = await live.gateway()
         await gateway.enqueue("r1")
         await live.worker()
-        await eventually(lambda: list(live.app.scheduler.workers()))
+        await eventually(lambda: bool(list(live.app.scheduler.workers())))
         assert not gateway.events
         live.directory.told.set()
         await gateway.dispatched("r1")
