@@ -227,7 +227,9 @@ async def test_a_failure_of_what_ran_is_replayed(pair: Pair) -> None:
 
 
 async def test_an_answer_beyond_the_bound_is_sent_but_not_kept(pair: Pair) -> None:
-    body = STREAM | {"max_tokens": 150}
+    # However the text is cut into events, it alone is beyond the bound.
+    pair.first.worker.script = Script(pieces=["x" * 1_000] * 30)
+    body = STREAM | {"max_tokens": 50}
     first = await post(pair.first, "large", body)
     assert first.text.endswith("data: [DONE]\n\n")
     assert len(first.content) > 20_000
