@@ -1,5 +1,6 @@
 """`/v1/responses`, judged by OpenAI's own SDK."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -411,3 +412,21 @@ async def test_ids_of_no_response_are_not_found(gateway: Gateway, response_id: s
     body = {"model": MODEL, "input": "x", "previous_response_id": "\x00\ud800"}
     answer = await gateway.http.post("/v1/responses", content=json.dumps(body))
     assert answer.status_code in (400, 404)
+
+
+async def test_what_was_changed_in_place_of_a_refusal_is_told(gateway: Gateway) -> None:
+    document = gateway.document
+    policy = document["tenants"][0]["policy"] | {
+        "degradations": ["lower_max_new_tokens"],
+        "degradation": {"min_new_tokens": 8},
+    }
+    tenants = [document["tenants"][0] | {"policy": policy}, *document["tenants"][1:]]
+    await gateway.reload(document | {"tenants": tenants})
+    body = {"model": MODEL, "input": "x" * 1_900, "max_output_tokens": 150}
+    try:
+        async with asyncio.timeout(20):
+            while (answer := await gateway.http.post("/v1/responses", json=body)).is_error:
+                await asyncio.sleep(0.05)
+    finally:
+        await gateway.reload(document)
+    assert answer.headers["x-weir-degraded"] == ", ".join(answer.json()["degradations"])

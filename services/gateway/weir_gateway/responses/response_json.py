@@ -24,6 +24,7 @@ def begun(
 ) -> ResponseJson:
     """A response of which nothing was answered yet."""
     sampling = prepared.sampling
+    changed = {"degradations": list(prepared.degradations)} if prepared.degradations else {}
     return {
         "id": request.id,
         "object": "response",
@@ -40,6 +41,7 @@ def begun(
         "temperature": round(sampling.temperature, 6),
         "top_p": round(sampling.top_p, 6),
         "usage": None,
+        **changed,
     }
 
 
