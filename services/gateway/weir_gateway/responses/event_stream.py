@@ -15,6 +15,7 @@ from weir_gateway.responses.store import ResponseStore
 
 _PAGE = 500
 _LOOK_S = 0.1
+_MOST_LOOK_S = 0.5
 _LAST = frozenset(f"response.{status}" for status in ENDED)
 
 
@@ -64,12 +65,13 @@ class EventStream:
         watch: asyncio.Task[None],
     ) -> None:
         loop = asyncio.get_running_loop()
-        spoke_at, looked_at = loop.time(), 0.0
+        spoke_at, looked_at, pause_s = loop.time(), 0.0, _LOOK_S
         while not watch.done():
             events = await self._store.events(tenant_id, response_id, after=after, limit=_PAGE)
             if events:
                 await exchange.write(b"".join(map(encoded, events)))
                 spoke_at, after = loop.time(), events[-1]["sequence_number"]
+                pause_s = _LOOK_S
                 if events[-1]["type"] in _LAST:
                     return
                 continue
@@ -84,7 +86,8 @@ class EventStream:
             if loop.time() - spoke_at >= self._ping_s:
                 await exchange.write(PING)
                 spoke_at = loop.time()
-            await asyncio.wait({watch}, timeout=_LOOK_S)
+            await asyncio.wait({watch}, timeout=pause_s)
+            pause_s = min(_MOST_LOOK_S, 1.25 * pause_s)
         raise ClientLeft
 
 
