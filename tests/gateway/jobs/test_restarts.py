@@ -87,3 +87,17 @@ async def test_many_jobs_of_one_tenant_do_not_hold_up_one_of_another(tmp_path: P
             while not (await store_of(gateway).get("globex", other["id"])).state.ended:
                 await asyncio.sleep(0.01)
         await gateway.at_rest()
+
+
+async def test_a_limit_of_concurrency_is_learnt_and_not_run_against(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, state_url=sqlite_url(tmp_path)) as gateway:
+        gateway.limiter.concurrency = 3
+        gateway.worker.script = Script(step_s=0.01)
+        made = [await submit(gateway) for _ in range(24)]
+        ended = [await until(gateway, job["id"], timeout_s=60) for job in made]
+        assert {job["status"] for job in ended} == {"succeeded"}
+        charged = [one for one in gateway.limiter.accounts.values() if one.settles]
+        assert len(charged) == len(made)
+        # What was begun at first was refused once or twice; then they came as there was room.
+        assert sum(job["attempts"] for job in ended) < 3 * len(made)
+        await gateway.at_rest()

@@ -15,7 +15,8 @@ from weir_gateway.jobs.attempt import AttemptParts, JobAttempt
 from weir_gateway.jobs.charges import JobCharges
 from weir_gateway.jobs.job import Job
 from weir_gateway.jobs.leases import JobLeases
-from weir_gateway.jobs.outcome import Again, Outcome
+from weir_gateway.jobs.outcome import Again, End, Outcome
+from weir_gateway.jobs.pace import Pace
 from weir_gateway.jobs.repeating import repeat
 from weir_gateway.jobs.turns import Turns
 from weir_gateway.metrics import GatewayMetrics
@@ -75,7 +76,8 @@ class JobRunner:
         self._bounds = bounds
         self._paused = paused
         self._metrics = metrics
-        self._turns = Turns(most=bounds.most, most_of_tenant=bounds.most_of_tenant)
+        self._pace = Pace(bounds.most_of_tenant)
+        self._turns = Turns(bounds.most, self._pace)
         self._id = ""
         self._attempts: dict[str, JobAttempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -154,7 +156,7 @@ class JobRunner:
         now = asyncio.get_running_loop().time()
         self._rests_until = {t: until for t, until in self._rests_until.items() if until > now}
         waiting = [t for t in await self._leases.tenants() if t not in self._rests_until]
-        running = Counter(attempt.job.tenant_id for attempt in self._attempts.values())
+        running = self._running()
         for tenant_id, most in self._turns.share(waiting, running).items():
             runner_id = self._id
             for job in await self._leases.claim(runner_id, tenant_id, most):
@@ -171,8 +173,7 @@ class JobRunner:
         try:
             outcome = await attempt.run()
             self._metrics.job_attempts.labels(_told(outcome)).inc()
-            if isinstance(outcome, Again) and not outcome.failed:
-                self._rest(attempt.job.tenant_id, outcome.wait_ms / 1_000)
+            self._learn(attempt.job.tenant_id, outcome)
         except Exception as error:
             _log.error("job_attempt_broken", job_id=attempt.job.id, exc_info=error)
         finally:
@@ -181,9 +182,22 @@ class JobRunner:
             self._metrics.jobs_running.set(len(self._attempts))
             self._news.set()
 
-    def _rest(self, tenant_id: str, wait_s: float) -> None:
+    def _running(self) -> Counter[str]:
+        return Counter(attempt.job.tenant_id for attempt in self._attempts.values())
+
+    def _learn(self, tenant_id: str, outcome: Outcome | None) -> None:
         """What refused one job of a tenant would refuse its others, too."""
-        until = asyncio.get_running_loop().time() + min(wait_s, _MOST_REST_S)
+        if isinstance(outcome, End):
+            self._pace.ended(tenant_id)
+        if not isinstance(outcome, Again) or outcome.failed:
+            return
+        if outcome.error.reason is Reason.CONCURRENCY_LIMIT_EXCEEDED:
+            others = self._running()[tenant_id] - 1
+            self._pace.refused(tenant_id, others)
+            if others > 0:
+                # There is room once one of them has ended.
+                return
+        until = asyncio.get_running_loop().time() + min(outcome.wait_ms / 1_000, _MOST_REST_S)
         self._rests_until[tenant_id] = max(until, self._rests_until.get(tenant_id, 0.0))
 
     async def _recover(self) -> None:

@@ -3,18 +3,20 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from weir_gateway.jobs.pace import Pace
+
 
 class Turns:
     """Shares places among tenants.
 
     Args:
         most: places in all.
-        most_of_tenant: of one tenant; less than `most`, so that others always find some.
+        pace: how many a tenant may have; less than `most`, so that others always find some.
     """
 
-    def __init__(self, *, most: int, most_of_tenant: int) -> None:
+    def __init__(self, most: int, pace: Pace) -> None:
         self._most = most
-        self._most_of_tenant = most_of_tenant
+        self._pace = pace
         self._last = ""
 
     def share(self, waiting: Sequence[str], running: Mapping[str, int]) -> Mapping[str, int]:
@@ -28,17 +30,17 @@ class Turns:
             running: jobs of each tenant that run here.
         """
         free = self._most - sum(running.values())
-        order = self._in_turn(waiting)
-        held = {tenant: running.get(tenant, 0) for tenant in order}
+        held = {tenant: running.get(tenant, 0) for tenant in waiting}
+        order = [one for one in self._in_turn(waiting) if held[one] < self._pace.of(one)]
         shares: Counter[str] = Counter()
-        while free > 0 and held:
+        while free > 0 and order:
             tenant = min(order, key=held.__getitem__)
-            if held[tenant] >= self._most_of_tenant:
-                break
             held[tenant] += 1
             shares[tenant] += 1
             free -= 1
-            order = [*(one for one in order if one != tenant), tenant]
+            order.remove(tenant)
+            if held[tenant] < self._pace.of(tenant):
+                order.append(tenant)
             self._last = tenant
         return shares
 
