@@ -203,6 +203,3 @@ ROUTES: dict[str, HttpRow] = {
     "POST /v1/embeddings": _with("model", "model", {"model": MODEL, "input": "hi"}),
     "GET /metrics": _METRICS,
 }
-
-COMING: set[str] = set()
-"""Objects whose rows are here before they are built."""

@@ -13,7 +13,6 @@ from tests.authorisation.calls import Told, call_http, call_rpc, rpc_request
 from tests.authorisation.site import ADMIN_SECRET, MAKERS, Site, Thing, open_site
 from tests.authorisation.surface import every_route, every_rpc
 from tests.authorisation.table import (
-    COMING,
     ROUTES,
     RPCS,
     Door,
@@ -38,11 +37,6 @@ def rpcs_of(*doors: Door) -> list[str]:
     return [name for name, row in RPCS.items() if row.door in doors]
 
 
-def is_coming(name: str) -> bool:
-    """By its path or service: not built yet."""
-    return any(f"/{kind}es" in name or f"{kind.title()}Service" in name for kind in COMING)
-
-
 def routes_of(door: Door) -> list[str]:
     return [name for name, row in ROUTES.items() if row.door is door]
 
@@ -56,8 +50,7 @@ async def test_every_route_has_a_row(site: Site) -> None:
     assert edge is not None
     routes = every_route(edge.http_app())
     found = {f"{method} {path}" for path, methods in routes.items() for method in methods}
-    assert found - ROUTES.keys() == set()
-    assert ROUTES.keys() - found == {name for name in ROUTES if is_coming(name)}
+    assert found == ROUTES.keys()
 
 
 async def test_every_type_of_object_is_tried() -> None:
@@ -70,10 +63,10 @@ async def test_an_rpc_of_tenants_takes_no_other_key(site: Site, name: str) -> No
     rpc, row = EVERY_RPC[name], RPCS[name]
     for who, (header, reason) in site.refused.items():
         told = await call_rpc(site.gateway.channel, rpc, rpc_request(rpc, row), header)
-        assert (who, told.reason) == (who, "NOT_BUILT_YET" if is_coming(name) else reason.value)
+        assert (who, told.reason) == (who, reason.value)
 
 
-@pytest.mark.parametrize("name", [name for name in routes_of(Door.TENANT) if not is_coming(name)])
+@pytest.mark.parametrize("name", routes_of(Door.TENANT))
 async def test_a_route_of_tenants_takes_no_other_key(site: Site, name: str) -> None:
     for who, (header, reason) in site.refused.items():
         if name == "GET /metrics" and who in ("admin secret", "cluster secret"):
@@ -111,7 +104,7 @@ async def test_the_public_address_serves_no_other_service(site: Site, name: str)
         assert told.code == ("UNAUTHENTICATED" if directory else "UNIMPLEMENTED")
 
 
-@pytest.mark.parametrize("name", [name for name in OBJECT_RPCS if not is_coming(name)])
+@pytest.mark.parametrize("name", OBJECT_RPCS)
 async def test_anothers_object_is_none_over_grpc(site: Site, name: str) -> None:
     rpc, row = EVERY_RPC[name], RPCS[name]
 
@@ -122,7 +115,7 @@ async def test_anothers_object_is_none_over_grpc(site: Site, name: str) -> None:
     await _looks_like_none(site, row.object, call, "NOT_FOUND", row.owner_gets)
 
 
-@pytest.mark.parametrize("name", [name for name in OBJECT_ROUTES if not is_coming(name)])
+@pytest.mark.parametrize("name", OBJECT_ROUTES)
 async def test_anothers_object_is_none_over_http(site: Site, name: str) -> None:
     row = ROUTES[name]
 
@@ -156,14 +149,13 @@ async def _looks_like_none(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def things(site: Site) -> list[Thing]:
     """One of each."""
-    kinds = [kind for kind in (*MAKERS, "model") if kind not in COMING]
-    return [await site.thing(kind) for kind in kinds]
+    return [await site.thing(kind) for kind in (*MAKERS, "model")]
 
 
 LISTS = [name for name in RPCS if RPCS[name].door is Door.TENANT and "/List" in name]
 
 
-@pytest.mark.parametrize("name", [name for name in LISTS if not is_coming(name)])
+@pytest.mark.parametrize("name", LISTS)
 async def test_a_list_over_grpc_holds_the_callers_own(
     site: Site, things: list[Thing], name: str
 ) -> None:
@@ -178,7 +170,7 @@ async def test_a_list_over_grpc_holds_the_callers_own(
 PAGES = [name for name in ROUTES if name.startswith("GET ") and "{" not in name]
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if not is_coming(name)])
+@pytest.mark.parametrize("name", PAGES)
 async def test_a_page_over_http_holds_the_callers_own(
     site: Site, things: list[Thing], name: str
 ) -> None:
