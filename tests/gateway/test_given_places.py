@@ -13,7 +13,7 @@ from weir_core.clock import ManualClock
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds, State
-from weir_gateway.links.limiter import Reservation
+from weir_gateway.flow.reservation import Reservation
 
 
 def started(ports: Ports, *, stream: bool = True, version: str = "") -> LiveRequest:

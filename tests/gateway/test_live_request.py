@@ -27,9 +27,9 @@ from weir_gateway.flow.ending import Ending, cancelled, client_gone, quota_stopp
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds, State
 from weir_gateway.flow.ports import AttemptListener
+from weir_gateway.flow.reservation import Reservation
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.keys import generate_key
-from weir_gateway.links.limiter import Reservation
 from weir_gateway.text.model_text import Prompt
 
 KEY = generate_key("dev")

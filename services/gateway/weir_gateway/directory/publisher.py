@@ -97,7 +97,8 @@ class DirectoryPublisher:
         if self._is_news(known_version):
             return True
         try:
-            await asyncio.wait_for(changed.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await changed.wait()
         except TimeoutError:
             return False
         return self._is_news(known_version)

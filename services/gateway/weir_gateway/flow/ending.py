@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from weir.common.v1.lifecycle_pb2 import Outcome, TerminalRecord
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.usage_pb2 import Usage, UsageQuality
+from weir.scheduler.v1.scheduler_service_pb2 import Rejected
 from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
 from weir_gateway.flow.account import usage_of
 from weir_gateway.flow.request_facts import RequestFacts
+from weir_gateway.flow.wire_reason import from_wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,11 @@ class StopCause:
 
     outcome: "Outcome.ValueType"
     error: WeirError
+
+    @property
+    def leaves_reader(self) -> bool:
+        """Whether somebody reads: what an abort comes too late for is charged, so shown."""
+        return self.outcome not in (Outcome.OUTCOME_CLIENT_GONE, Outcome.OUTCOME_CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +105,20 @@ def cause_of(reason: Reason, message: str, field: str | None = None) -> StopCaus
     if reason is Reason.DEADLINE_EXCEEDED:
         return StopCause(Outcome.OUTCOME_DEADLINE_EXCEEDED, WeirError(reason, message))
     return failed(reason, message or "the worker failed on this request", field)
+
+
+def rejected(event: Rejected) -> StopCause:
+    """The scheduler will not run it, and says why and when it might."""
+    retry_s = None
+    if event.HasField("retry_after"):
+        retry_s = event.retry_after.ToMilliseconds() / 1_000
+    error = WeirError(
+        from_wire(event.error_reason, Reason.NO_WORKER),
+        event.message,
+        retry_after_s=retry_s,
+        metadata=dict(event.metadata),
+    )
+    return StopCause(Outcome.OUTCOME_SHED, error)
 
 
 def client_gone() -> StopCause:

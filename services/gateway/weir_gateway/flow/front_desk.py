@@ -30,10 +30,11 @@ from weir_gateway.flow.ports import SchedulerPort, WorkerPort
 from weir_gateway.flow.request_log import log_end
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.request_span import describe, start_span
+from weir_gateway.flow.reservation import Reservation
 from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
 from weir_gateway.intake.prepared_request import PreparedRequest
-from weir_gateway.links.limiter import AnswerLost, Limiter, Reservation
+from weir_gateway.links.limiter import AnswerLost, Limiter
 from weir_gateway.metrics import GatewayMetrics
 
 _log = get_logger(__name__)
@@ -59,7 +60,7 @@ class FrontDesk:
         limiter, scheduler, workers: the other services.
         settler, unheard, extender, records, metrics, tracing: see there.
         clock: wall time of records.
-        on_end: told of each request that was accepted, when it has ended.
+        on_admitted, on_end: told of each request that was accepted, then and when it has ended.
         bounds, live_bounds: times.
     """
 
@@ -76,6 +77,7 @@ class FrontDesk:
         metrics: GatewayMetrics,
         tracing: Tracing,
         clock: Clock,
+        on_admitted: Callable[[LiveRequest], None] = lambda live: None,
         on_end: Callable[[LiveRequest, Ending], None] = lambda live, ending: None,
         bounds: DeskBounds | None = None,
         live_bounds: LiveBounds | None = None,
@@ -90,6 +92,7 @@ class FrontDesk:
         self._metrics = metrics
         self._tracing = tracing
         self._clock = clock
+        self._on_admitted = on_admitted
         self._on_end = on_end
         self._bounds = bounds or DeskBounds()
         self._live_bounds = live_bounds or LiveBounds()
@@ -256,6 +259,7 @@ class FrontDesk:
         try:
             if not admitted.done():
                 admitted.set_result(reservation)
+            self._on_admitted(live)
             ending = await live.ended
             ours = live.keeping is None or await live.keeping.hand_over(live.delivery, ending)
         finally:

@@ -23,9 +23,9 @@ from weir.scheduler.v1.scheduler_service_pb2 import (
 )
 from weir.worker.v1.worker_service_pb2 import AttemptDelta
 from weir_core.clock import Clock
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import Reason
 from weir_core.errors.faults import is_worker_fault
-from weir_gateway.flow.delivery import Delivery, Piece, Waiting
+from weir_gateway.flow.delivery import Delivery, Waiting
 from weir_gateway.flow.ending import (
     Ending,
     StopCause,
@@ -33,19 +33,20 @@ from weir_gateway.flow.ending import (
     conclude,
     deadline_passed,
     failed,
+    rejected,
     too_slow,
 )
 from weir_gateway.flow.keeping import Keeping
 from weir_gateway.flow.live_state import LiveBounds, State
-from weir_gateway.flow.messages import start_message
+from weir_gateway.flow.messages import piece_of, start_message
 from weir_gateway.flow.patience import Patience
 from weir_gateway.flow.ports import CallLater, SchedulerPort, WorkerPort
 from weir_gateway.flow.queue_place import QueuePlace
 from weir_gateway.flow.request_facts import RequestFacts
+from weir_gateway.flow.reservation import Reservation
 from weir_gateway.flow.verdict import Verdict, judge
 from weir_gateway.flow.wire_reason import from_wire
 from weir_gateway.intake.prepared_request import PreparedRequest
-from weir_gateway.links.limiter import Reservation
 
 _MAX_UNREAD = 1_000_000
 
@@ -99,8 +100,6 @@ class LiveRequest:
         self._clock = clock
         self._bounds = bounds
         self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
-        self._tells = prepared.tells_logprobs
-        self._embeds = bool(prepared.embed_lengths)
         self._stop: StopCause | None = None
         self._terminal: TerminalRecord | None = None
         self._patience = Patience(call_later)
@@ -122,16 +121,10 @@ class LiveRequest:
 
     def on_reserved(self, reservation: Reservation) -> None:
         """It may run: queue it, unless it was stopped meanwhile."""
-        facts = self.facts
-        facts.accepted_us = self._clock.now_us()
-        facts.reservation_id = reservation.id
-        facts.record = reservation.record
-        facts.reserved_tokens = reservation.prompt_tokens + reservation.output_tokens
-        facts.reserved_output = reservation.output_tokens
+        self.facts.reserve(reservation, self._clock.now_us())
         if self._stop is not None:
             self._end()
             return
-        facts.waiting_since_us = facts.accepted_us
         self._enqueue()
 
     def on_refused(self) -> None:
@@ -176,14 +169,7 @@ class LiveRequest:
             return
         if self.state is State.STARTED:
             self._leave_attempt(abort=True)
-        retry_s = None
-        if event.HasField("retry_after"):
-            retry_s = event.retry_after.ToMilliseconds() / 1_000
-        reason = from_wire(event.error_reason, Reason.NO_WORKER)
-        self._stop = StopCause(
-            Outcome.OUTCOME_SHED,
-            WeirError(reason, event.message, retry_after_s=retry_s, metadata=dict(event.metadata)),
-        )
+        self._stop = rejected(event)
         self._end()
 
     def on_attempt_lost(self, event: AttemptLost) -> None:
@@ -222,9 +208,9 @@ class LiveRequest:
         facts.output_tokens = delta.completion_tokens
         if self.state is State.STARTED:
             self._first_token(delta)
-        if self.state is State.STOPPING and not self._has_reader():
+        if self.state is State.STOPPING and self._stop and not self._stop.leaves_reader:
             return
-        if not self.delivery.push(self._piece(delta)):
+        if not self.delivery.push(piece_of(delta, self.prepared)):
             self.stop(too_slow(_MAX_UNREAD))
         elif self.extend_at and facts.output_tokens >= self.extend_at:
             self.on_extend_due()
@@ -282,42 +268,20 @@ class LiveRequest:
         """The version that serves it; before that is known the one that was chosen."""
         return self.facts.model_version or self.prepared.subject.model_version
 
-    def _has_reader(self) -> bool:
-        """Somebody reads: what is sampled until an abort takes effect is charged, so shown."""
-        return self._stop is None or self._stop.outcome not in (
-            Outcome.OUTCOME_CLIENT_GONE,
-            Outcome.OUTCOME_CANCELLED,
-        )
-
     def _enqueue(self) -> None:
         self.state = State.QUEUED
         self._place.take()
 
     def _start(self, event: Dispatched) -> None:
-        facts = self.facts
         self._patience.end()
         self._terminal = None
-        facts.attempt = event.attempt.number
-        facts.worker_id = event.worker_id
-        facts.worker_address = event.worker_address
-        facts.model_version = event.model_version
-        facts.output_tokens = facts.cached_tokens = 0
-        facts.sent = facts.ever_sent = True
+        self.facts.begin(event)
         self.state = State.STARTED
         message = start_message(
-            self.prepared, facts, event, deadline_us=self._deadline_us, trace=self.trace
+            self.prepared, self.facts, event, deadline_us=self._deadline_us, trace=self.trace
         )
         self._workers.start(event.worker_id, event.worker_address, message, self)
         self.on_placed()
-
-    def _piece(self, delta: AttemptDelta) -> Piece:
-        piece = Piece(delta.text, list(delta.token_ids), delta.choice)
-        if self._embeds:
-            piece.embedding = list(delta.embedding)
-        if self._tells:
-            piece.logprobs = list(delta.logprobs)
-            piece.prompt_logprobs = list(delta.prompt_logprobs)
-        return piece
 
     def _first_token(self, delta: AttemptDelta) -> None:
         self.facts.cached_tokens = delta.cached_prompt_tokens

@@ -1,11 +1,12 @@
-"""The messages of one request to ratelimiter, scheduler and worker."""
+"""The messages of one request to and from ratelimiter, scheduler and worker."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TraceContext
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import ReserveRequest, SettleRequest
 from weir.scheduler.v1.scheduler_service_pb2 import Dispatched, Enqueue
-from weir.worker.v1.worker_service_pb2 import GenerationSpec, StartAttempt
+from weir.worker.v1.worker_service_pb2 import AttemptDelta, GenerationSpec, StartAttempt
+from weir_gateway.flow.delivery import Piece
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.intake.kv_use import kv_policy_of, placement_hashes
@@ -34,6 +35,17 @@ def reserve_message(
     setattr(message, "class", prepared.request_class)
     message.ttl.FromMilliseconds(round(lease_s * 1_000))
     return message
+
+
+def piece_of(delta: AttemptDelta, prepared: PreparedRequest) -> Piece:
+    """What a worker sampled, as it goes to the client."""
+    piece = Piece(delta.text, list(delta.token_ids), delta.choice)
+    if prepared.embed_lengths:
+        piece.embedding = list(delta.embedding)
+    if prepared.tells_logprobs:
+        piece.logprobs = list(delta.logprobs)
+        piece.prompt_logprobs = list(delta.prompt_logprobs)
+    return piece
 
 
 def settle_message(record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> SettleRequest:

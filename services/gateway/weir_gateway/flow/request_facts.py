@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from weir.scheduler.v1.scheduler_service_pb2 import Dispatched
+from weir_gateway.flow.reservation import Reservation
+
 
 @dataclass(slots=True, kw_only=True)
 class RequestFacts:
@@ -48,3 +51,20 @@ class RequestFacts:
     excluded: set[str] = field(default_factory=set)
     preemptions: int = 0
     model_version: str = ""
+
+    def reserve(self, reservation: Reservation, now_us: int) -> None:
+        """The ratelimiter holds its tokens: it is accepted."""
+        self.accepted_us = self.waiting_since_us = now_us
+        self.reservation_id = reservation.id
+        self.record = reservation.record
+        self.reserved_tokens = reservation.prompt_tokens + reservation.output_tokens
+        self.reserved_output = reservation.output_tokens
+
+    def begin(self, event: Dispatched) -> None:
+        """A new attempt goes to its worker."""
+        self.attempt = event.attempt.number
+        self.worker_id = event.worker_id
+        self.worker_address = event.worker_address
+        self.model_version = event.model_version
+        self.output_tokens = self.cached_tokens = 0
+        self.sent = self.ever_sent = True

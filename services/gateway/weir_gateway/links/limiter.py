@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -13,7 +12,6 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     Extension,
     ExtensionResult,
     LimiterMode,
-    LimitStatus,
     RefundRequest,
     ReserveRequest,
     ReserveResponse,
@@ -24,6 +22,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import STATUS_DETAILS, from_rpc_error
 from weir_core.rpc.deadline import call_timeout_s
 from weir_core.rpc.framed import FramedOptions
+from weir_gateway.flow.reservation import Reservation
 from weir_gateway.links.account_stream import AccountStream, NotCarried
 
 # gRPC has no code of its own for a call that never left.
@@ -40,18 +39,6 @@ _NO_ANSWER = (
 
 class AnswerLost(WeirError):
     """LIMITER_UNAVAILABLE, where the ratelimiter may have decided all the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """An admission; `record` is echoed to the ratelimiter, tokens are as debited."""
-
-    id: str
-    record: bytes
-    prompt_tokens: int
-    output_tokens: int
-    limits: Sequence[LimitStatus]
-    degraded: bool
 
 
 class Limiter:

@@ -76,7 +76,8 @@ class ModelTexts:
     async def wait_settled(self, timeout_s: float) -> bool:
         """Waits until every folder was tried; False when that took longer."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._settled.wait()
         return self._settled.is_set()
 
     def _on_change(self, index: DirectoryIndex) -> None:
@@ -94,7 +95,8 @@ class ModelTexts:
                 self._settled.set()
             wait_s = self._retry_s if self._wanted - set(self._texts) else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
 
     async def _load(self, folder: str) -> None:
         try:

@@ -110,7 +110,8 @@ class EngineClient:
         """
         self._connection = await EngineConnection.open(await self._launcher.launch())
         try:
-            self._ready = await asyncio.wait_for(self._await_ready(self._connection), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                self._ready = await self._await_ready(self._connection)
         except TimeoutError:
             await self._abandon()
             raise StartupError(f"the engine did not start within {timeout_s:.0f} s") from None
@@ -200,7 +201,8 @@ class EngineClient:
             self._problem = "stopped"
             self._send(Stop())
         try:
-            await asyncio.wait_for(asyncio.shield(self._reader), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._reader)
         except TimeoutError:
             logger.warning("the engine did not stop within %.1f s; it is killed", timeout_s)
         await self._abandon()

@@ -72,7 +72,8 @@ class ProcessLauncher:
         """See `EngineLauncher.wait`."""
         if self._process is None:
             return "never started"
-        code = await asyncio.wait_for(self._process.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            code = await self._process.wait()
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
