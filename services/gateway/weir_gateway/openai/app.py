@@ -1,23 +1,16 @@
 """The HTTP door: OpenAI's paths, health and metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from weir.gateway.v1.inference_service_pb2 import ModelInfo
 from weir_core.clock import Clock
-from weir_core.errors import Reason, WeirError
-from weir_core.errors.openai import to_http
-from weir_core.ids import new_request_id
-from weir_core.telemetry.logs import get_logger
+from weir_core.errors import WeirError
 from weir_core.telemetry.metrics_app import health_route
 from weir_gateway.anthropic.count_endpoint import CountEndpoint
 from weir_gateway.anthropic.dialect import AnthropicDialect
@@ -28,14 +21,13 @@ from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics_views import MetricsViews
+from weir_gateway.openai.app_pages import AppPages
 from weir_gateway.openai.deferral import Deferral
 from weir_gateway.openai.dialect import Dialect, OpenAiDialect
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.openai.tokenize_endpoint import TokenizeEndpoint
 from weir_gateway.openapi.page import openapi_route
-
-_log = get_logger(__name__)
 
 _EXPOSED = (
     "retry-after",
@@ -131,7 +123,7 @@ def create_http_app(
         max_body=max_body,
         stall_s=stall_s,
     )
-    pages = _Pages(reception, models, limits, metrics, clock, not_ready)
+    pages = AppPages(reception, models, limits, metrics, clock, not_ready)
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
@@ -184,103 +176,3 @@ class _Shortcut:
                 await endpoint(scope, receive, send)
                 return
         await self.app(scope, receive, send)
-
-
-class _Pages:
-    """The endpoints that are not hot."""
-
-    def __init__(
-        self,
-        reception: Reception,
-        models: ModelList,
-        limits: LimitsPage,
-        metrics: MetricsViews,
-        clock: Clock,
-        not_ready: Callable[[], str],
-    ) -> None:
-        self._metrics = metrics
-        self._reception = reception
-        self._models = models
-        self._limits = limits
-        self._clock = clock
-        self._not_ready = not_ready
-
-    async def list_models(self, request: Request) -> Response:
-        """`GET /v1/models`."""
-        caller = self._reception.authenticate(request.headers.get("authorization"))
-        data = [_model_json(info) for info in self._models.of(caller)]
-        return JSONResponse({"object": "list", "data": data}, headers=self._request_id())
-
-    async def get_model(self, request: Request) -> Response:
-        """`GET /v1/models/{name}`."""
-        caller = self._reception.authenticate(request.headers.get("authorization"))
-        info = self._models.one(caller, request.path_params["name"])
-        return JSONResponse(_model_json(info), headers=self._request_id())
-
-    async def show_limits(self, request: Request) -> Response:
-        """`GET /v1/limits`."""
-        caller = self._reception.authenticate(request.headers.get("authorization"))
-        self._reception.check_rate(caller)
-        page = await self._limits.show(caller, request.query_params)
-        return JSONResponse(page, headers=self._request_id())
-
-    async def show_metrics(self, request: Request) -> Response:
-        """`GET /metrics`."""
-        return await self._metrics.show(request, self._reception.authenticate)
-
-    async def live(self, _: Request) -> Response:
-        """`GET /healthz/live`: the loop turns."""
-        return JSONResponse({"status": "ok"})
-
-    async def ready(self, _: Request) -> Response:
-        """`GET /healthz/ready`: requests can be served."""
-        why = self._not_ready()
-        if why:
-            return JSONResponse({"status": "not ready", "reason": why}, status_code=503)
-        return JSONResponse({"status": "ok"})
-
-    async def on_error(self, _: Request, error: Exception) -> Response:
-        """A refusal."""
-        assert isinstance(error, WeirError)
-        status, body, headers = to_http(error, new_request_id(self._clock))
-        return JSONResponse(body, status_code=status, headers=headers)
-
-    async def on_http_error(self, request: Request, error: Exception) -> Response:
-        """No such path or method."""
-        assert isinstance(error, HTTPException)
-        told = f"{request.method} {request.url.path[:100]}: {error.detail}"
-        body = {
-            "error": {
-                "message": told,
-                "type": "invalid_request_error",
-                "param": None,
-                "code": "method_not_allowed" if error.status_code == 405 else "unknown_url",
-            }
-        }
-        headers = dict(error.headers or {}) | self._request_id()
-        return JSONResponse(body, status_code=error.status_code, headers=headers)
-
-    async def on_fault(self, _: Request, error: Exception) -> Response:
-        """A fault of ours: the client gets an id, the log the rest."""
-        error_id = new_request_id(self._clock)
-        _log.error("http_request_failed", error_id=error_id, exc_info=error)
-        told = WeirError(Reason.INTERNAL, f"internal error, id {error_id}")
-        status, body, headers = to_http(told, error_id)
-        return JSONResponse(body, status_code=status, headers=headers)
-
-    def _request_id(self) -> dict[str, str]:
-        return {"x-request-id": new_request_id(self._clock)}
-
-
-def _model_json(info: ModelInfo) -> dict[str, Any]:
-    created = datetime.fromtimestamp(info.create_time.seconds, UTC)
-    return {
-        "id": info.name,
-        "object": "model",
-        "created": int(created.timestamp()),
-        "owned_by": "tokenweir",
-        "max_model_len": info.max_context_tokens,
-        "default_max_new_tokens": info.default_max_new_tokens,
-        "versions": list(info.versions),
-        "aliases": list(info.aliases),
-    }
