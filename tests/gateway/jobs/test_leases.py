@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.gateway.jobs.making import a_job
+from weir.common.v1.usage_pb2 import Usage
 from weir_core.clock import ManualClock
 from weir_core.errors import Reason, WeirError
 from weir_gateway.jobs.ends import JobEnds
@@ -74,7 +75,7 @@ async def test_a_claimed_job_is_nobody_elses(make: Callable[..., Site]) -> None:
     assert not await site.leases.end("two", first[0], End(state=JobState.SUCCEEDED))
     assert await site.leases.end("one", first[0], End(state=JobState.SUCCEEDED, result=b"r"))
     # Its answer was lost, say: told again it is still ours, and nobody is told twice.
-    assert await site.leases.end("one", first[0], End(state=JobState.FAILED, result=b"x"))
+    assert await site.leases.end("one", first[0], End(state=JobState.SUCCEEDED, result=b"r"))
     found = await site.store.get("acme", first[0].id)
     assert (found.state, found.result) == (JobState.SUCCEEDED, b"r")
     assert site.told == {first[0].id: 1}
@@ -101,6 +102,27 @@ async def test_what_a_dead_runner_had_is_run_again_and_its_late_end_is_not_taken
     assert await site.leases.end("two", new, End(state=JobState.SUCCEEDED, result=b"new"))
     found = await site.store.get("acme", new.id)
     assert (found.state, found.result) == (JobState.SUCCEEDED, b"new")
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_an_attempt_that_another_ended_is_not_charged(
+    make: Callable[..., Site], cancelled: bool
+) -> None:
+    site = make(most_failures=1)
+    await site.add(a_job(site.clock))
+    await site.leases.join("slow")
+    (job,) = await site.leases.claim("slow", "acme", 1)
+    if cancelled:
+        await site.store.cancel("acme", job.id)
+    site.later(LEASE_MS + 1)
+    assert await site.leases.recover(LOST) == 1
+    ended = await site.store.get("acme", job.id)
+    assert (ended.state.ended, ended.request_id) == (True, job.request_id)
+    usage = Usage(prompt_tokens=3, completion_tokens=2)
+    for state in (JobState.SUCCEEDED, JobState.CANCELLED, JobState.FAILED):
+        assert not await site.leases.end("slow", job, End(state=state, usage=usage, charge=b"c"))
+    assert await site.store.get("acme", job.id) == ended
+    assert site.told == {job.id: 1}
 
 
 async def test_a_job_that_kills_whoever_runs_it_fails_in_the_end(

@@ -156,8 +156,11 @@ class JobLeases:
                 return False
             if changed:
                 await self._ends.tell(connection, found)
-        # An earlier try may have been committed although its answer was lost.
-        return found.state.ended and found.request_id == job.request_id
+                return True
+        # An earlier try may have been committed although its answer was lost. If another took the
+        # job over it may have ended this attempt without its answer, which is not to be charged.
+        same = (found.request_id, found.state, found.usage)
+        return same == (job.request_id, end.state, end.usage)
 
     async def put_back(self, runner_id: str, job_id: str, attempt: int, again: Again) -> None:
         """Queues a claimed job again, unless it is another's meanwhile.
