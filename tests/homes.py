@@ -8,9 +8,11 @@ _KERNELS = kernels_home()
 
 
 def new_home(folder: Path) -> Path:
-    """An empty home, but for the kernels of this machine: each process that finds none compiles
-    them, for ten seconds of a core."""
+    """A home, at first empty but for the kernels of this machine: each process that finds none
+    compiles them, for ten seconds of a core."""
     folder.mkdir(parents=True, exist_ok=True)
     _KERNELS.mkdir(parents=True, exist_ok=True)
-    (folder / "kernels").symlink_to(_KERNELS, target_is_directory=True)
+    kernels = folder / "kernels"
+    if not kernels.is_symlink():
+        kernels.symlink_to(_KERNELS, target_is_directory=True)
     return folder
