@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -51,6 +52,38 @@ async def test_lines_are_the_same_however_the_file_is_cut(content: bytes, cuts: 
     for line in found:
         rest = await read_all(content, cuts, start=min(line.end, len(content)))
         assert [one.content for one in rest] == [one.content for one in found if one.end > line.end]
+
+
+async def test_blank_lines_beyond_number_take_no_time_of_others() -> None:
+    content = b"\n" * 8_000_000 + b'  {"a": 1}\r\n' + b" \r\n" * 2_000_000 + b"last"
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        found = await read_all(content, [1 << 20, 1 << 21, 9_000_001])
+    finally:
+        sys.setprofile(None)
+    assert [(line.number, line.content) for line in found] == [
+        (8_000_001, b'  {"a": 1}\r'),
+        (10_000_002, b"last"),
+    ]
+    assert [line.end for line in found] == [8_000_012, len(content)]
+    assert steps < 1_000
+
+
+@pytest.mark.parametrize("cut", range(6))
+async def test_a_byte_order_mark_is_left_out_at_the_start_alone(cut: int) -> None:
+    mark = b"\xef\xbb\xbf"
+    content = mark + b"{}\n" + mark + b"{}\n"
+    found = await read_all(content, [cut])
+    assert [line.content for line in found] == [b"{}", mark + b"{}"]
+    assert [line.end for line in found] == [6, 12]
+    assert [line.content for line in await read_all(content, [], start=6)] == [mark + b"{}"]
+    assert await read_all(mark + b"\n", [cut]) == []
 
 
 async def test_of_a_line_that_is_too_long_its_length_alone_is_known() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from array import array
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from weir_core.clock import Clock
@@ -81,14 +81,12 @@ class Validator:
         reading = _Reading(batch.endpoint, self._longest)
         kind = kind_of(batch.endpoint, self._kinds)
         tokens = array("Q")
-        beaten_us = self._clock.monotonic_us()
+        heart = _Heart(beat, self._clock)
         model = ""
-        chunks = self._files.chunks_of(batch.input_file_id)
+        chunks = heart.through(self._files.chunks_of(batch.input_file_id))
         with self._pace.worker() as pace:
             async for line in input_lines(chunks, self._longest):
-                if self._clock.monotonic_us() - beaten_us > _BEAT_US:
-                    await beat()
-                    beaten_us = self._clock.monotonic_us()
+                await heart.pulse()
                 pace.begin()
                 found = await _on_loop_or_off(line, reading)
                 if found is not None and not reading.errors:
@@ -118,6 +116,27 @@ class Validator:
                 raise
             # The line gets its own error when it runs: it is no fault of the file.
             return 0
+
+
+class _Heart:
+    """Beats now and then while a file is read, also where it holds no line for long."""
+
+    def __init__(self, beat: Beat, clock: Clock) -> None:
+        self._beat = beat
+        self._clock = clock
+        self._beaten_us = clock.monotonic_us()
+
+    async def pulse(self) -> None:
+        """Beats if it is time."""
+        if self._clock.monotonic_us() - self._beaten_us > _BEAT_US:
+            await self._beat()
+            self._beaten_us = self._clock.monotonic_us()
+
+    async def through(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Chunks as they come."""
+        async for chunk in chunks:
+            await self.pulse()
+            yield chunk
 
 
 class _Reading:
