@@ -5,11 +5,27 @@ from typing import Any
 import pytest
 
 from weir_gateway.responses.event_writer import EventWriter
-from weir_gateway.responses.store import ResponseStore
+from weir_gateway.responses.store import ResponseStore, StoredResponse
 from weir_gateway.state.state import State
 
 pytestmark = pytest.mark.asyncio
 FIRST = 2
+RESPONSE = f"resp_{1:032x}"
+
+
+@pytest.fixture(autouse=True)
+async def kept_response(state: State) -> None:
+    stored = StoredResponse(
+        tenant_id="acme",
+        id=RESPONSE,
+        created_ms=1,
+        expires_ms=10,
+        chain_id=RESPONSE,
+        background=True,
+        response={"status": "queued"},
+        items=[],
+    )
+    await ResponseStore(state).add(stored)
 
 
 def begin() -> dict[str, Any]:
@@ -25,11 +41,11 @@ def done(index: int = 0) -> dict[str, Any]:
 
 
 def writer_of(state: State) -> EventWriter:
-    return EventWriter(state, ResponseStore(state), "acme", "resp_1", first=FIRST)
+    return EventWriter(state, ResponseStore(state), "acme", RESPONSE, first=FIRST)
 
 
 async def kept(state: State) -> list[tuple[int, str]]:
-    events = await ResponseStore(state).events("acme", "resp_1", after=-1, limit=100)
+    events = await ResponseStore(state).events("acme", RESPONSE, after=-1, limit=100)
     return [(event["sequence_number"], event.get("delta", event["type"])) for event in events]
 
 
@@ -78,3 +94,12 @@ async def test_another_answer_begins_anew(state: State) -> None:
     await third.write([begin(), delta("Hey!"), done(), delta("more", 1)])
     assert (await kept(state))[-1] == (8, "more")
     assert len(await kept(state)) == 7
+
+
+async def test_nothing_stays_of_a_response_that_was_deleted_meanwhile(state: State) -> None:
+    writer = writer_of(state)
+    await writer.write([begin(), delta("Hel")])
+    await ResponseStore(state).delete("acme", RESPONSE)
+    await writer.write([delta("lo"), done()])
+    await writer_of(state).write([begin(), delta("Hello"), done()])
+    assert await kept(state) == []

@@ -46,7 +46,9 @@ class EventWriter:
             return
         async with self._state.writing() as connection:
             named = self._tenant_id, self._response_id
-            await self._store.add_events(connection, *named, self._unwritten)
+            # Of one that was deleted meanwhile nothing may stay behind.
+            if await self._store.hold(connection, *named):
+                await self._store.add_events(connection, *named, self._unwritten)
         self._unwritten = []
 
     async def _load(self) -> None:

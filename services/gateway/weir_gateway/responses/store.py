@@ -89,6 +89,12 @@ class ResponseStore:
         parts = {name: orjson.loads(values[name]) for name in ("response", "items")}
         return StoredResponse(**(values | parts))
 
+    async def hold(self, connection: AsyncConnection, tenant_id: str, response_id: str) -> bool:
+        """Whether there is one; if so, it is not removed before the transaction has ended."""
+        statement = select(responses.c.id).where(_named(tenant_id, response_id))
+        locked = statement.with_for_update(read=True)
+        return (await connection.execute(locked)).first() is not None
+
     async def change_in(
         self,
         connection: AsyncConnection,
