@@ -144,6 +144,7 @@ class Edge:
             metrics=metrics,
             tracing=telemetry.tracing,
             clock=clock,
+            on_admitted=self._sessions.on_admitted,
             on_end=self._sessions.on_end,
             bounds=DeskBounds(lease_s=settings.lease_s),
             live_bounds=LiveBounds(

@@ -13,6 +13,7 @@ from weir.gateway.v1.inference_service_pb2 import GenerateRequest, GenerateRespo
 from weir.gateway.v1.session_service_pb2_grpc import SessionServiceStub
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.errors.status import from_rpc_error
+from weir_core.tasks import end_task
 from weir_gateway.keys import NewKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -138,6 +139,31 @@ async def test_the_worker_of_a_turn_that_runs_is_told_of_a_deletion(pair: Pair) 
     assert events[-1].finished.usage.completion_tokens == 3, "the turn that ran goes on"
 
 
+async def test_a_refused_request_renews_nothing(pair: Pair) -> None:
+    one, _ = pair
+    session = await create(one)
+    edge = one.app.edge
+    assert edge is not None
+    await eventually(lambda: not edge._sessions.desk._writer._waiting)
+    one.limiter.refuse = lambda _: WeirError(Reason.BUDGET_EXHAUSTED, "spent")
+    error = await refusal(say(one, session_id=session.session_id))
+    assert error.reason is Reason.BUDGET_EXHAUSTED
+    assert not edge._sessions.desk._writer._waiting
+    assert await get(one, session.session_id) == session
+
+
+async def test_a_client_that_leaves_while_it_deletes_leaves_no_kv(pair: Pair) -> None:
+    one, _ = pair
+    edge = one.app.edge
+    assert edge is not None
+    release = edge._sessions.desk._release
+    holders = {"w": one.worker.server.address}
+    leaving = asyncio.create_task(release.release_soon("acme", "ses_left", holders))
+    await asyncio.sleep(0)
+    await end_task(leaving)
+    await eventually(lambda: ("acme", "ses_left") in one.worker.released)
+
+
 async def test_a_session_seen_lately_costs_no_read(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +278,14 @@ async def test_over_http(pair: Pair) -> None:
         ("GET", "/v1/sessions?page_size=x", {}, "page_size"),
         ("GET", "/v1/sessions?page_token=x", {}, "page_token"),
         ("GET", "/v1/sessions?page_token=YQ==", {}, "page_token"),
+        ("GET", "/v1/sessions?page_token=MSBhAGI=", {}, "page_token"),
         ("GET", "/v1/sessions?limit=5", {}, "limit"),
+        (
+            "POST",
+            "/v1/sessions",
+            {"json": {"model": MODEL, "conversation_id": "a\0"}},
+            "conversation_id",
+        ),
     ],
 )
 async def test_bad_requests_name_the_field(
@@ -261,6 +294,15 @@ async def test_bad_requests_name_the_field(
     response = await pair[0].http.request(method, path, **options)
     assert response.status_code in (400, 413)
     assert response.json()["error"]["param"] == param
+
+
+async def test_what_no_database_can_hold_is_nobodys_id(pair: Pair) -> None:
+    response = await pair[0].http.get("/v1/sessions/ses_%00")
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "session_not_found")
+    named = await pair[0].chat(session_id="ses_\0")
+    assert named.json()["error"]["code"] == "session_not_found"
+    labelled = await pair[0].chat(conversation_id="a\0b")
+    assert labelled.json()["error"]["param"] == "conversation_id"
 
 
 async def test_a_model_of_others_is_not_found(pair: Pair) -> None:

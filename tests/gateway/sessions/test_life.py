@@ -66,6 +66,7 @@ async def test_an_idle_session_ends_and_each_request_renews_it(state: StateDatab
             turn = await desk.turn_of(who, request, "m")
             assert turn is not None
             assert turn.ttl_ms == 600_000
+            room.desk.turn_began(who.tenant_id, turn.session_id)
             while (await desk.get(who, session.id)).last_use_ms < clock.now_us() // 1_000:
                 await asyncio.sleep(0.01)
         clock.advance_us(10 * MINUTE_US)
@@ -81,6 +82,33 @@ async def test_an_idle_session_ends_and_each_request_renews_it(state: StateDatab
         await room.stop()
 
 
+async def test_a_conversation_for_which_there_is_no_room_goes_on_and_is_kept_later(
+    state: StateDatabase,
+) -> None:
+    room, who = room_of(state, ManualClock()), caller()
+    desk = room.desk
+    desk._store._most = 1
+    room.start()
+    try:
+        session = await desk.create(who, "m", "", None)
+        request = GenerationRequest(model="m", conversation_id="c")
+        turn = await desk.turn_of(who, request, "m")
+        assert turn is not None
+        with pytest.raises(WeirError, match="there is no such session"):
+            await desk.get(who, turn.session_id)
+        with pytest.raises(WeirError, match="at most 1"):
+            await desk.create(who, "m", "c", None)
+        await desk.delete(who, session.id)
+        desk.turn_began(who.tenant_id, turn.session_id)
+        async with asyncio.timeout(20):
+            while desk._cache.get(who.tenant_id, turn.session_id) is not None:
+                await asyncio.sleep(0.01)
+        assert await desk.turn_of(who, request, "m") == turn
+        assert (await desk.get(who, turn.session_id)).conversation_id == "c"
+    finally:
+        await room.stop()
+
+
 async def test_a_renewal_by_another_gateway_counts(state: StateDatabase) -> None:
     clock = ManualClock()
     rooms = [room_of(state, clock) for _ in range(2)]
@@ -91,7 +119,9 @@ async def test_a_renewal_by_another_gateway_counts(state: StateDatabase) -> None
         session = await rooms[0].desk.create(who, "m", "", None)
         request = GenerationRequest(model="m", session_id=session.id)
         for step in range(4):
-            assert await rooms[step % 2].desk.turn_of(who, request, "m")
+            desk = rooms[step % 2].desk
+            assert await desk.turn_of(who, request, "m")
+            desk.turn_began(who.tenant_id, session.id)
             while (await rooms[0].desk.get(who, session.id)).last_use_ms < clock.now_us() // 1_000:
                 await asyncio.sleep(0.01)
             clock.advance_us(10 * MINUTE_US)

@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
+from weir_core.errors import Reason, WeirError
 from weir_gateway.sessions.session import Session, conversation_session_id, new_session_id
-from weir_gateway.sessions.store import Deletion, SessionStore, SessionUse
+from weir_gateway.sessions.session_use import SessionUse
+from weir_gateway.sessions.store import Deletion, SessionStore
 from weir_gateway.state.database import StateDatabase
 
 NOW = 1_800_000_000_000
@@ -95,6 +99,34 @@ async def test_a_conversation_is_made_once_and_anew_when_it_has_ended(
     assert await store.ensure(again) == first, "the one that lives is kept"
     much_later = replace(first, created_ms=NOW + TTL + 1, last_use_ms=NOW + TTL + 1)
     assert await store.ensure(much_later) == much_later
+
+
+async def test_a_tenant_has_so_many_sessions_and_takes_no_place_of_another(
+    state: StateDatabase,
+) -> None:
+    store = SessionStore(state, most=2)
+    await store.add(a_session(1))
+    await store.ensure(a_session(2, conversation_id="chat"))
+    for call in (store.add, store.ensure):
+        with pytest.raises(WeirError, match="2 sessions of at most 2; delete some") as caught:
+            await call(a_session(3))
+        assert caught.value.reason is Reason.STORAGE_EXCEEDED
+    again = await store.ensure(a_session(2, conversation_id="chat", created_ms=NOW + 9))
+    assert again.created_ms == NOW + 2, "the one of the label is there"
+    await store.ensure_all([a_session(3), a_session(7, "globex")])
+    assert await store.find("acme", "ses_3") is None
+    assert await store.find("globex", "ses_7") is not None
+    late = NOW + TTL + 2
+    await store.add(a_session(4, created_ms=late, last_use_ms=late))
+    assert await store.find("acme", "ses_4") is not None, "the first has ended meanwhile"
+
+
+async def test_a_guess_at_a_deletion_is_told_to_nobody(state: StateDatabase) -> None:
+    store = SessionStore(state)
+    before, _ = await store.deleted_since(None)
+    for _ in range(3):
+        assert await store.delete("acme", "ses_guessed", NOW) is None
+    assert await store.deleted_since(before) == (before, ())
 
 
 async def test_what_ended_long_ago_is_forgotten(state: StateDatabase) -> None:

@@ -115,8 +115,7 @@ class FrontDesk:
 
         Args:
             prepared: what to run.
-            ticket: kept when the request is admitted; given back when it is refused, or
-                refunded whole.
+            ticket: kept when the request is admitted; given back when refused or refunded whole.
             deadline_s: after which it is stopped.
             traceparent: of the caller; empty for the current span, or a new trace.
             keeping: says who charges the answer; None for the desk itself.

@@ -36,11 +36,13 @@ def check_conversation_id(label: str) -> None:
     """Checks a client's label of a conversation.
 
     Raises:
-        InvalidField: it is too long, or no text.
+        InvalidField: it is too long, no text, or has what PostgreSQL cannot hold.
     """
     if len(label) > MAX_CONVERSATION_ID:
         raise InvalidField("conversation_id", label, f"at most {MAX_CONVERSATION_ID} characters")
     check_text("conversation_id", label)
+    if "\0" in label:
+        raise InvalidField("conversation_id", Shape(label), "text without zero characters")
 
 
 def check_max_new_tokens(field: str, value: int, most: int) -> int:

@@ -39,16 +39,15 @@ class SessionCache:
         if len(self._sessions) > self._most:
             self._sessions.popitem(last=False)
 
-    def used(self, session: Session, now_ms: int, tokens: int | None = None) -> Session:
-        """A request has used it; the session with its life renewed."""
-        renewed = replace(
-            session,
-            last_use_ms=max(session.last_use_ms, now_ms),
-            tokens=session.tokens if tokens is None else tokens,
-        )
-        if (session.tenant_id, session.id) in self._sessions:
-            self._sessions[session.tenant_id, session.id] = renewed
-        return renewed
+    def used(self, tenant_id: str, session_id: str, now_ms: int, tokens: int | None) -> None:
+        """A request has used it, which renews its life; `tokens` of its turn, None for none."""
+        session = self._sessions.get((tenant_id, session_id))
+        if session is not None:
+            self._sessions[tenant_id, session_id] = replace(
+                session,
+                last_use_ms=max(session.last_use_ms, now_ms),
+                tokens=session.tokens if tokens is None else tokens,
+            )
 
     def drop(self, tenant_id: str, session_id: str) -> None:
         """It was deleted, or what is known of it is old."""

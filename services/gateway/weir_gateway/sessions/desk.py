@@ -2,6 +2,7 @@
 
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.ids import is_caller_id
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.caller.caller import Caller
 from weir_gateway.intake.checks import check_conversation_id
@@ -19,7 +20,8 @@ from weir_gateway.sessions.session import (
     conversation_session_id,
     new_session_id,
 )
-from weir_gateway.sessions.store import SessionStore, SessionUse
+from weir_gateway.sessions.session_use import SessionUse
+from weir_gateway.sessions.store import SessionStore
 from weir_gateway.sessions.use_writer import UseWriter
 
 _log = get_logger(__name__)
@@ -70,7 +72,7 @@ class SessionDesk:
             idle_ttl_ms: None for the tenant's default.
 
         Raises:
-            WeirError: INVALID_FIELD, STATE_OFF or STATE_UNAVAILABLE.
+            WeirError: INVALID_FIELD, STORAGE_EXCEEDED, STATE_OFF or STATE_UNAVAILABLE.
         """
         check_conversation_id(conversation_id)
         ttl_ms = _default_ttl_ms(caller)
@@ -104,7 +106,7 @@ class SessionDesk:
             raise _not_found()
         holders |= self._writer.forget(tenant, session_id)
         holders |= self._homes.of(tenant, session_id)
-        await self._release.release(tenant, session_id, holders)
+        await self._release.release_soon(tenant, session_id, holders)
 
     async def turn_of(
         self, caller: Caller, request: GenerationRequest, model: str
@@ -122,10 +124,14 @@ class SessionDesk:
         branches = request.sampling.n > 1 or request.sampling.prompt_logprobs is not None
         return SessionTurn(session.id, session.idle_ttl_ms, keeps=not branches)
 
+    def turn_began(self, tenant_id: str, session_id: str) -> None:
+        """A request of a session was accepted, which renews its life; a refused one does not."""
+        self.turn_ended(tenant_id, session_id, None, {})
+
     def turn_ended(
         self, tenant_id: str, session_id: str, tokens: int | None, homes: dict[str, str]
     ) -> None:
-        """A request of a session has ended.
+        """A request of a session has ended; that it was used renews its life.
 
         Args:
             tenant_id, session_id: of which.
@@ -135,9 +141,7 @@ class SessionDesk:
         if not self._on:
             return
         now_ms = self._now_ms
-        session = self._cache.get(tenant_id, session_id)
-        if session is not None:
-            self._cache.used(session, now_ms, tokens)
+        self._cache.used(tenant_id, session_id, now_ms, tokens)
         use = SessionUse(tenant_id=tenant_id, session_id=session_id, last_use_ms=now_ms)
         use.tokens, use.homes = tokens, homes
         self._writer.note(use)
@@ -167,7 +171,7 @@ class SessionDesk:
                 f"of a session of model {session.model!r}",
                 f"of one of model {model!r}, as that is asked for; each model needs its own",
             )
-        return self._use(session)
+        return session
 
     async def _kept(self, session: Session) -> Session:
         """The session of a label, in the database if that answers: without it goes on too."""
@@ -183,7 +187,7 @@ class SessionDesk:
                 await self._writer.make(session)
                 known = session
             self._remember(known, before)
-        return self._use(known)
+        return known
 
     async def _look_up(self, tenant_id: str, session_id: str) -> Session | None:
         before = self._seen()
@@ -208,12 +212,6 @@ class SessionDesk:
         """Keeps what was read, unless a deletion was heard of meanwhile: it may be this one's."""
         if before is not None and before == self._watch.seen:
             self._cache.put(session)
-
-    def _use(self, session: Session) -> Session:
-        now_ms = self._now_ms
-        use = SessionUse(tenant_id=session.tenant_id, session_id=session.id, last_use_ms=now_ms)
-        self._writer.note(use)
-        return self._cache.used(session, now_ms)
 
     def _labelled(self, caller: Caller, model: str, label: str, ttl_ms: int) -> Session:
         session_id = conversation_session_id(self._secret, caller.tenant_id, model, label)
@@ -255,6 +253,8 @@ def _check_form(session_id: str) -> None:
         raise InvalidField(
             "session_id", shown, f"the id of a session, 1 to {LONGEST_ID} characters"
         )
+    if not is_caller_id(session_id):
+        raise _not_found()
 
 
 def _not_found(why: str = "it is none of yours, was deleted, or has ended") -> WeirError:

@@ -30,29 +30,40 @@ class KvRelease:
         self._calls = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def release(self, tenant_id: str, session_id: str, addresses: Mapping[str, str]) -> None:
-        """Asks workers at once and returns when each has answered or had its time.
+    async def release_soon(
+        self, tenant_id: str, session_id: str, addresses: Mapping[str, str]
+    ) -> None:
+        """Asks workers at once and returns when all have answered, or after a short time; it
+        goes on whoever leaves meanwhile.
 
         Args:
             tenant_id, session_id: which session.
             addresses: `host:port` by worker id.
         """
-        request = ReleaseSessionRequest(tenant_id=tenant_id, session_id=session_id)
-        await asyncio.gather(
-            *(self._call(request, worker, address) for worker, address in addresses.items())
-        )
+        task = self.release_later(tenant_id, session_id, addresses)
+        if task is not None:
+            await asyncio.wait({task}, timeout=_CALL_S)
 
-    def release_later(self, tenant_id: str, session_id: str, addresses: Mapping[str, str]) -> None:
-        """Does so in the background."""
+    def release_later(
+        self, tenant_id: str, session_id: str, addresses: Mapping[str, str]
+    ) -> asyncio.Task[None] | None:
+        """Does so in the background; None where there is nothing to do, or too much."""
         if not addresses or len(self._tasks) >= _MOST_WAITING:
-            return
-        task = asyncio.create_task(self.release(tenant_id, session_id, dict(addresses)))
+            return None
+        task = asyncio.create_task(self._release(tenant_id, session_id, dict(addresses)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def stop(self) -> None:
         """Ends what still runs in the background."""
         await asyncio.gather(*map(end_task, list(self._tasks)))
+
+    async def _release(self, tenant_id: str, session_id: str, addresses: Mapping[str, str]) -> None:
+        request = ReleaseSessionRequest(tenant_id=tenant_id, session_id=session_id)
+        await asyncio.gather(
+            *(self._call(request, worker, address) for worker, address in addresses.items())
+        )
 
     async def _call(self, request: ReleaseSessionRequest, worker: str, address: str) -> None:
         async with self._calls:

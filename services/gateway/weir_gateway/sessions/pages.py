@@ -1,6 +1,7 @@
 """A page at a time of a tenant's sessions, the newest first."""
 
 from weir_core.errors import InvalidField
+from weir_core.ids import is_caller_id
 from weir_gateway.admin.pages import make_token, page_size, read_token
 from weir_gateway.caller.caller import Caller
 from weir_gateway.sessions.desk import SessionDesk
@@ -35,6 +36,7 @@ def _place(token: str) -> tuple[int, str] | None:
     if not text:
         return None
     created_ms, _, session_id = text.partition(" ")
-    if not (created_ms.isascii() and created_ms.isdigit() and len(created_ms) < 19 and session_id):
+    digits = created_ms.isascii() and created_ms.isdigit() and len(created_ms) < 19
+    if not (digits and is_caller_id(session_id)):
         raise InvalidField("page_token", token, "empty, or a next_page_token")
     return int(created_ms), session_id

@@ -21,7 +21,8 @@ from weir_gateway.sessions.kv_release import KvRelease
 from weir_gateway.sessions.live_homes import LiveHomes
 from weir_gateway.sessions.routes import SessionRoutes
 from weir_gateway.sessions.servicer import SessionServicer
-from weir_gateway.sessions.store import Deletion, SessionStore, SessionUse
+from weir_gateway.sessions.session_use import SessionUse
+from weir_gateway.sessions.store import Deletion, SessionStore
 from weir_gateway.sessions.use_writer import UseWriter
 from weir_gateway.state.state import State
 
@@ -48,7 +49,8 @@ class SessionRoom:
     ) -> None:
         self._on = state.on
         self._clock = clock
-        store, cache = SessionStore(state), SessionCache()
+        store = SessionStore(state)
+        self._cache = cache = SessionCache()
         self._homes = LiveHomes(records)
         self._release = KvRelease(open_channel)
         self._watch = DeletionWatch(store, cache, self._on_deleted)
@@ -86,6 +88,12 @@ class SessionRoom:
         """What the HTTP door serves."""
         return SessionRoutes(reception, models, self.desk, self._clock).routes()
 
+    def on_admitted(self, live: LiveRequest) -> None:
+        """A request was accepted: its session is in use."""
+        turn = live.prepared.session
+        if turn is not None:
+            self.desk.turn_began(live.prepared.subject.tenant_id, turn.session_id)
+
     def on_end(self, live: LiveRequest, ending: Ending) -> None:
         """A request has ended: what its session is to know."""
         turn = live.prepared.session
@@ -105,4 +113,6 @@ class SessionRoom:
 
     def _on_lost(self, uses: Sequence[SessionUse]) -> None:
         for use in uses:
+            # It may be made again: one of a label, when there is room for it.
+            self._cache.drop(use.tenant_id, use.session_id)
             self._release.release_later(use.tenant_id, use.session_id, use.homes)

@@ -1,45 +1,39 @@
 """Sessions in the state database."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import BigInteger, Row, String, case, delete, literal, select, tuple_, update
+from sqlalchemy import (
+    BigInteger,
+    Row,
+    String,
+    case,
+    delete,
+    func,
+    literal,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from weir_core.errors import Reason, WeirError
+from weir_core.telemetry.logs import get_logger
 from weir_gateway.sessions.session import Session
+from weir_gateway.sessions.session_use import SessionUse
 from weir_gateway.sessions.tables import deletion_head, deletions, homes, sessions
 from weir_gateway.state.state import State
+
+_log = get_logger(__name__)
+
+MOST_LIVING = 50_000
+"""Sessions of one tenant; gateways that make some at the same moment may exceed it by a few."""
 
 _READ_S = 3.0
 _PURGE_AFTER_MS = 600_000
 _REMEMBER_MS = 3_600_000
 _PURGED_AT_ONCE = 1_000
-
-
-@dataclass(slots=True, kw_only=True)
-class SessionUse:
-    """What requests have done with a session since it was last written.
-
-    Attributes:
-        last_use_ms: of the last of them.
-        tokens: of the last turn that ended well; None for none.
-        homes: addresses of the workers that ran turns, by worker id.
-    """
-
-    tenant_id: str
-    session_id: str
-    last_use_ms: int
-    tokens: int | None = None
-    homes: dict[str, str] = field(default_factory=dict)
-
-    def add(self, other: "SessionUse") -> None:
-        """Takes up another use of the same session, of before or after."""
-        if other.tokens is not None and (
-            self.tokens is None or other.last_use_ms >= self.last_use_ms
-        ):
-            self.tokens = other.tokens
-        self.last_use_ms = max(self.last_use_ms, other.last_use_ms)
-        self.homes |= other.homes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +49,53 @@ class SessionStore:
 
     Methods raise WeirError(STATE_OFF or STATE_UNAVAILABLE) without a database, or while it is
     down.
+
+    Args:
+        state: the database.
+        most: sessions of one tenant that live at once.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, most: int = MOST_LIVING) -> None:
         self._state = state
+        self._most = most
 
     async def add(self, session: Session) -> None:
-        """Keeps a new session of an id that nobody has."""
+        """Keeps a new session of an id that nobody has. Raises WeirError(STORAGE_EXCEEDED)."""
         async with self._state.writing() as connection:
+            await self._check_room(connection, session)
             await connection.execute(sessions.insert().values(**_row(session)))
 
     async def ensure(self, session: Session) -> Session:
-        """The living session of that id; it is made, or made anew, if there is none."""
+        """The living session of that id; it is made, or made anew, if there is none.
+
+        Raises:
+            WeirError: STORAGE_EXCEEDED: there is none, and no room for one.
+        """
         async with self._state.writing() as connection:
-            await self._ensure(connection, session)
             found = await _find(connection, session.tenant_id, session.id)
+            if found is None or not found.lives(session.created_ms):
+                await self._check_room(connection, session)
+                await self._ensure(connection, session)
+                found = await _find(connection, session.tenant_id, session.id)
         assert found is not None
         return found
 
     async def ensure_all(self, made: Iterable[Session]) -> None:
-        """Likewise, of many in one transaction."""
+        """Likewise, of many in one transaction; those for which there is no room are left out."""
+        living: Counter[str] = Counter()
+        left_out: set[str] = set()
         async with self._state.writing() as connection:
             for session in sorted(made, key=lambda one: one.id):
-                await self._ensure(connection, session)
+                tenant = session.tenant_id
+                if tenant not in living:
+                    living[tenant] = await self._living(connection, session)
+                if living[tenant] < self._most:
+                    await self._ensure(connection, session)
+                    living[tenant] += 1
+                else:
+                    left_out.add(tenant)
+        for tenant in left_out:
+            _log.warning("conversations_not_kept", tenant_id=tenant, most=self._most)
 
     async def find(self, tenant_id: str, session_id: str) -> Session | None:
         """The session, ended or not; None where the tenant has none of that id."""
@@ -115,11 +133,6 @@ class SessionStore:
         None where the tenant has no session of that id.
         """
         async with self._state.writing() as connection:
-            number = await connection.scalar(
-                update(deletion_head)
-                .values(number=deletion_head.c.number + 1)
-                .returning(deletion_head.c.number)
-            )
             gone = await connection.execute(
                 delete(sessions).where(
                     sessions.c.tenant_id == tenant_id,
@@ -129,6 +142,11 @@ class SessionStore:
             )
             if not gone.rowcount:
                 return None
+            number = await connection.scalar(
+                update(deletion_head)
+                .values(number=deletion_head.c.number + 1)
+                .returning(deletion_head.c.number)
+            )
             holders = await connection.execute(
                 delete(homes)
                 .where(homes.c.session_id == session_id)
@@ -191,6 +209,29 @@ class SessionStore:
                 delete(deletions).where(deletions.c.time_ms < now_ms - _REMEMBER_MS)
             )
         return len(ids) == _PURGED_AT_ONCE
+
+    async def _check_room(self, connection: AsyncConnection, session: Session) -> None:
+        living = await self._living(connection, session)
+        if living >= self._most:
+            raise WeirError(
+                Reason.STORAGE_EXCEEDED,
+                f"the account has {living} sessions of at most {self._most}; delete some, or "
+                "wait until some that are not used end",
+                metadata={"limit": str(self._most), "used": str(living), "requested": "1"},
+            )
+
+    async def _living(self, connection: AsyncConnection, session: Session) -> int:
+        """Sessions of its tenant that live when it is made, counted up to `most`."""
+        living = (
+            select(sessions.c.id)
+            .where(
+                sessions.c.tenant_id == session.tenant_id,
+                sessions.c.expires_ms > session.created_ms,
+            )
+            .limit(self._most)
+        )
+        count = select(func.count()).select_from(living.subquery())
+        return await connection.scalar(count) or 0
 
     async def _ensure(self, connection: AsyncConnection, session: Session) -> None:
         statement = self._state.insert(sessions).values(**_row(session))

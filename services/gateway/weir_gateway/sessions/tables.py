@@ -40,7 +40,7 @@ deletions = Table(
     Column("time_ms", BigInteger, nullable=False),
 )
 
-# One row. Whoever deletes updates it first, so that numbers become visible in their order.
+# One row. Whoever deletes holds it until the end, so that numbers become visible in their order.
 deletion_head = Table(
     "session_deletion_head",
     metadata,

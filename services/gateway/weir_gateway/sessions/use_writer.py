@@ -9,7 +9,8 @@ from weir_core.errors import WeirError
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.sessions.session import Session
-from weir_gateway.sessions.store import SessionStore, SessionUse
+from weir_gateway.sessions.session_use import SessionUse
+from weir_gateway.sessions.store import SessionStore
 
 _log = get_logger(__name__)
 
@@ -111,6 +112,10 @@ class UseWriter:
                 await self._write()
             except WeirError as error:
                 _log.warning("session_uses_wait", error=error.message)
+                self._wake.set()
+                await asyncio.sleep(_AGAIN_S)
+            except Exception as error:
+                _log.error("session_uses_failed", exc_info=error)
                 self._wake.set()
                 await asyncio.sleep(_AGAIN_S)
 
