@@ -95,6 +95,22 @@ async def test_an_answer_outlives_its_lease_until_it_expires(site: Site) -> None
     await claimed(site.two, key_of("kept", b"g" * 32))
 
 
+async def test_what_runs_for_longer_than_answers_are_kept_is_not_free(site: Site, url: str) -> None:
+    state = StateDatabase(parse_database_url(url, "state_url", "a test"))
+    brief = ClaimStore(state, site.clock, lease_s=30, keep_s=10)
+    try:
+        key = key_of("long")
+        claim = await claimed(brief, key)
+        for _ in range(3):
+            site.clock.advance_us(20 * S)
+            await brief.renew([claim])
+            await brief.remove_expired()
+            assert await refusal(brief, key) is Reason.IDEMPOTENCY_IN_PROGRESS
+        assert await brief.keep(claim, ANSWER)
+    finally:
+        await state.close()
+
+
 async def test_what_has_expired_is_removed_in_pieces(site: Site) -> None:
     site.clock.advance_us(200 * 86_400 * S)
     while await site.one.remove_expired():

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import RowMapping, delete, select, update
+from sqlalchemy import RowMapping, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
@@ -108,7 +108,9 @@ class ClaimStore:
 
     async def remove_expired(self) -> bool:
         """Removes some of what has expired; whether there may be more."""
-        old = select(_c.claim_id).where(_c.expires_ms <= self._now_ms()).limit(_PIECE)
+        now_ms = self._now_ms()
+        ended = or_(_c.state != RUNNING, _c.lease_ms <= now_ms)
+        old = select(_c.claim_id).where(_c.expires_ms <= now_ms, ended).limit(_PIECE)
         async with self._state.writing() as connection:
             found: Sequence[str] = (await connection.execute(old)).scalars().all()
             if found:
@@ -127,16 +129,17 @@ async def _row(connection: AsyncConnection, key: ScopedKey) -> RowMapping | None
 
 
 def _is_free(row: RowMapping, now_ms: int) -> bool:
-    lapsed = row["state"] == RUNNING and row["lease_ms"] <= now_ms
-    return bool(lapsed or row["expires_ms"] <= now_ms)
+    # What runs for longer than answers are kept is not free: it would run twice.
+    ends_ms = row["lease_ms"] if row["state"] == RUNNING else row["expires_ms"]
+    return bool(ends_ms <= now_ms)
 
 
 async def _told(row: RowMapping, key: ScopedKey) -> KeptAnswer:
     if row["fingerprint"] != key.fingerprint:
         raise WeirError(
             Reason.IDEMPOTENCY_CONFLICT,
-            f"{key.field} was used with another request, or by another user; send the same "
-            "request with it, or another key",
+            f"{key.field} was used with another request, by another user, or with an API key of "
+            "other models; send the same request with it, or another one",
             field=key.field,
         )
     if row["state"] == RUNNING:
