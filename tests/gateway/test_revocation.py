@@ -13,7 +13,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from tests.gateway.endings import settled
+from tests.gateway.endings import BODY, settled
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import Gateway, eventually, running_gateway
 from tests.ratelimiter.postgres import Postgres, running_postgres
@@ -156,6 +156,31 @@ async def _limit(pair: Pair, _: NewKey) -> Callable[[Any], bool]:
     got.plan.limits[0].capacity = wanted
     await pair.admin.PutPlan(pb.PutPlanRequest(plan=got.plan), metadata=AS_ADMIN)
     return lambda index: index.plan("team").limits[0].capacity == wanted
+
+
+async def test_a_body_that_comes_after_the_revocation_is_not_served(pair: Pair) -> None:
+    key, sent = await pair.key("globex"), asyncio.Event()
+    gateway = pair.second
+    gateway.reset()
+    body = json.dumps(BODY).encode()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body[:5]
+        sent.set()
+        await _until(gateway, lambda index: index.key(key.id).revoked)
+        yield body[5:]
+
+    headers = {"authorization": f"Bearer {key.secret}", "content-type": "application/json"}
+    path = "/v1/chat/completions"
+    answer = asyncio.create_task(gateway.http.post(path, content=slowly(), headers=headers))
+    await sent.wait()
+    edge = gateway.app.edge
+    assert edge is not None
+    await eventually(lambda: key.id in edge._authenticator._callers)
+    await _revoke(pair, key)
+    response = await answer
+    assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert not gateway.limiter.accounts
 
 
 @pytest.mark.parametrize("change", [_end, _rotate, _stop_tenant, _limit])

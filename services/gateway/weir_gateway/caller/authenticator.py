@@ -81,7 +81,9 @@ class Authenticator:
         expire_us = key.expire_time.ToMicroseconds() if key.HasField("expire_time") else 0
         if expire_us and self._clock.now_us() >= expire_us:
             when = key.expire_time.ToJsonString()
-            raise WeirError(Reason.API_KEY_EXPIRED, f"the API key expired at {when}; rotate it")
+            raise WeirError(
+                Reason.API_KEY_EXPIRED, f"the API key expired at {when}; make a new one"
+            )
         tenant = index.tenant(caller.tenant_id)
         if tenant is None or tenant.suspended:
             raise WeirError(

@@ -121,7 +121,8 @@ class Reception:
                 live as long as `deadline_s` says. None for the front desk.
 
         Raises:
-            WeirError: why it is refused; nothing is held then.
+            WeirError: why it is refused, also because the caller's access has ended since it
+                was authenticated; nothing is held then.
         """
         ticket = ticket or self.take_ticket(caller)
         try:
@@ -134,6 +135,8 @@ class Reception:
                 request, prepared = await self._degrader.prepare(caller, request)
             else:
                 prepared = await self._preparer.prepare(caller, request)
+            # The body may have been long in coming, and the key revoked meanwhile.
+            self._authenticator.check_standing(caller)
         except BaseException as error:
             ticket.give_back()
             if isinstance(error, WeirError):
