@@ -44,6 +44,19 @@ def as_caller(
     return asyncio.run(_call(url, key, ca, call))
 
 
+async def all_pages(
+    method: Callable[..., Awaitable[Any]], request: Any, metadata: Metadata, items: str
+) -> list[Any]:
+    """Everything in a list, a page after the other; `items` is the field of responses with it."""
+    found: list[Any] = []
+    while True:
+        page = await method(request, timeout=CALL_S, metadata=metadata)
+        found += getattr(page, items)
+        if not page.next_page_token:
+            return found
+        request.page_token = page.next_page_token
+
+
 async def _call(
     url: str, key: str, ca: Path | None, call: Callable[[grpc.aio.Channel, Metadata], Awaitable[T]]
 ) -> T:

@@ -17,7 +17,7 @@ from weir.gateway.v1.job_service_pb2 import (
     WatchJobRequest,
 )
 from weir.gateway.v1.job_service_pb2_grpc import JobServiceStub
-from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, as_caller
+from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, all_pages, as_caller
 from weir_cli.directory_text import Form, Format, Printed, print_forms
 from weir_cli.errors import CommandError
 
@@ -131,14 +131,8 @@ def list_jobs(
     number = JobState.Value(_STATES[state]) if state else JobState.JOB_STATE_UNSPECIFIED
 
     async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> list[Job]:
-        found: list[Job] = []
         request = ListJobsRequest(page_size=_PAGE, state=number)
-        while True:
-            page = await _stub(channel).ListJobs(request, timeout=CALL_S, metadata=metadata)
-            found += page.jobs
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        return await all_pages(_stub(channel).ListJobs, request, metadata, "jobs")
 
     print_forms([_form(one) for one in as_caller(url, key, ca, ask)], output, _COLUMNS)
 

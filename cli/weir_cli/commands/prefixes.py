@@ -19,7 +19,7 @@ from weir.gateway.v1.prefix_service_pb2 import (
     WarmPrefixRequest,
 )
 from weir.gateway.v1.prefix_service_pb2_grpc import PrefixServiceStub
-from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, as_caller
+from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, all_pages, as_caller
 from weir_cli.directory_text import Form, Format, Printed, print_forms
 from weir_cli.errors import CommandError
 
@@ -71,14 +71,8 @@ def list_prefixes(
     """List every version."""
 
     async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> list[Prefix]:
-        found: list[Prefix] = []
         request = ListPrefixesRequest(page_size=_PAGE)
-        while True:
-            page = await _stub(channel).ListPrefixes(request, timeout=CALL_S, metadata=metadata)
-            found += page.prefixes
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        return await all_pages(_stub(channel).ListPrefixes, request, metadata, "prefixes")
 
     print_forms([_form(one) for one in as_caller(url, key, ca, ask)], output, _COLUMNS)
 

@@ -13,7 +13,7 @@ from weir.gateway.v1.session_service_pb2 import (
     Session,
 )
 from weir.gateway.v1.session_service_pb2_grpc import SessionServiceStub
-from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, as_caller
+from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, all_pages, as_caller
 from weir_cli.directory_text import Form, Format, Printed, print_forms
 
 app = typer.Typer(help="Conversations whose KV workers keep.", no_args_is_help=True)
@@ -54,14 +54,8 @@ def list_sessions(
     """List those that live, the newest first."""
 
     async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> list[Session]:
-        found: list[Session] = []
         request = ListSessionsRequest(page_size=_PAGE)
-        while True:
-            page = await _stub(channel).ListSessions(request, timeout=CALL_S, metadata=metadata)
-            found += page.sessions
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        return await all_pages(_stub(channel).ListSessions, request, metadata, "sessions")
 
     print_forms([_form(one) for one in as_caller(url, key, ca, ask)], output, _COLUMNS)
 
