@@ -16,7 +16,7 @@ from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
 from weir_cli.errors import CommandError
 from weir_cli.stack.running import Door, running_folder
 from weir_cli.stack.services import GATEWAY
-from weir_cli.stack.stack_tls import tls_of, tls_of_environment
+from weir_cli.stack.stack_tls import tls_of, tls_of_environment, warn_of_plain_text
 from weir_cli.stack.state_dir import ADMIN_SECRET_FILE
 from weir_core.errors import Reason
 from weir_core.errors.status import from_rpc_error
@@ -54,7 +54,7 @@ def administer(
     Raises:
         CommandError: what it was refused with, or that nobody answers.
     """
-    return asyncio.run(_call(_door(address, state_dir), call, stub))
+    return asyncio.run(_call(admin_door(address, state_dir), call, stub))
 
 
 def who() -> tuple[tuple[str, str], ...]:
@@ -83,12 +83,15 @@ async def _call(
             raise CommandError(f"{door.address}: {told.message}") from None
 
 
-def _door(address: str, state_dir: Path | None) -> Door:
+def admin_door(address: str, state_dir: Path | None) -> Door:
+    """The gateway that the user named, or that of the stack that runs here. Raises CommandError."""
     if address:
         secret = os.environ.get(SECRET_VARIABLE, "")
         if not secret:
             raise CommandError(f"--address needs the admin secret; set {SECRET_VARIABLE}")
-        return Door(address, SecretStr(secret), tls_of_environment(services=False))
+        edge_tls = tls_of_environment(services=False)
+        warn_of_plain_text(address, edge_tls, "admin secret")
+        return Door(address, SecretStr(secret), edge_tls)
     folder = state_dir or running_folder(GATEWAY)
     try:
         settings = yaml.safe_load((folder / f"{GATEWAY}.yaml").read_text(encoding="utf-8"))

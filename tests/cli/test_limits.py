@@ -104,6 +104,16 @@ def test_every_error_has_its_line_and_field(tmp_path: Path) -> None:
             "replaces limit 'tpm' of plan 'team', which bounds tokens of all models, while it "
             "bounds tokens of model 'tiny'; give it another `id` to keep both",
         ),
+        (
+            "tenants:",
+            "  - name: dear\n    versions: [{version: v1, folder: /nowhere}]\n"
+            "    max_context: 8192\n    price: {input: 0.01, output: 9}\n"
+            "  - name: cheap\n    versions: [{version: v1, folder: /nowhere}]\n"
+            "    max_context: 8192\n    price: {input: 0.01, output: 0.02}\n"
+            "    fallback_model: dear\ntenants:",
+            16,
+            "its fallback_model 'dear' has dearer tokens",
+        ),
     ],
 )
 def test_what_is_rarely_meant_is_a_warning(

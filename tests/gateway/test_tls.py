@@ -12,6 +12,7 @@ import httpx2
 import openai
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.gateway.fake_server import TOKEN
 from tests.gateway.fake_worker import Script
@@ -193,6 +194,34 @@ async def test_clients_can_be_asked_for_a_certificate_beside_the_key(
                 else:
                     with pytest.raises(WeirClientError):
                         await typed.list_models()
+
+
+@pytest.mark.parametrize(
+    ("address", "encrypted", "warned"),
+    [
+        ("0.0.0.0:0", False, True),
+        ("[::]:0", False, True),
+        ("127.0.0.1:0", False, False),
+        ("0.0.0.0:0", True, False),
+    ],
+)
+async def test_an_admin_secret_that_would_travel_in_plain_text_is_warned_of(
+    folder: Path, address: str, encrypted: bool, warned: bool
+) -> None:
+    values: dict[str, Any] = {
+        "grpc_address": address,
+        "admin_secret": "an-admin-secret-of-more-than-32-characters",
+    }
+    if encrypted:
+        pair = {"certificate": str(folder / "edge.pem"), "key": str(folder / "edge.key")}
+        values |= {"edge_tls": pair, "internal_address": "127.0.0.1:0"}
+    server = grpc.aio.server()
+    try:
+        with capture_logs() as lines:
+            Doors(GatewaySettings(**values), create_registry()).bind(server)
+    finally:
+        await server.stop(None)
+    assert ("admin_secret_in_plain_text" in {line["event"] for line in lines}) is warned
 
 
 @pytest.mark.parametrize(

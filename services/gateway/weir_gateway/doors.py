@@ -4,10 +4,14 @@ import grpc
 from prometheus_client import CollectorRegistry
 
 from weir_core.errors.startup import StartupError
+from weir_core.host_port import is_loopback
 from weir_core.process.grpc_port import bind
+from weir_core.telemetry.logs import get_logger
 from weir_core.tls.certificates import CertificateFiles
 from weir_core.tls.identity import TlsIdentity, service_identity
 from weir_gateway.settings import GatewaySettings
+
+_log = get_logger(__name__)
 
 
 class Doors:
@@ -45,6 +49,13 @@ class Doors:
         """
         settings = self._settings
         public = bind(server, settings.grpc_address, "grpc_address", self.edge)
+        administered = settings.admin_secret is not None and settings.role != "edge"
+        if administered and self.edge is None and not is_loopback(public):
+            _log.warning(
+                "admin_secret_in_plain_text",
+                address=public,
+                mend="set edge_tls, or let nothing but a proxy with TLS reach the address",
+            )
         internal = ""
         if settings.internal_address and settings.role != "edge":
             internal = bind(server, settings.internal_address, "internal_address", self.services)

@@ -26,7 +26,7 @@ class Advice:
 
 
 def advise(document: Document) -> list[Advice]:
-    """Warnings about the limits and plans of a checked document, in its order."""
+    """Warnings about the limits, plans and fallbacks of a checked document, in its order."""
     used = {tenant.plan for tenant in document.tenants}
     idle = shipped_plans() - used
     plans = [plan for plan in document.plans if plan.id not in idle]
@@ -38,7 +38,7 @@ def advise(document: Document) -> list[Advice]:
         for index, limit in enumerate(() if owner in passed_over else limits):
             of_limit = owner.limit(index, limit)
             found.extend(Advice(of_limit, text) for text in _of_limit(limit, bounds, models))
-    return found + list(_of_tenants(document))
+    return [*found, *_of_fallbacks(document), *_of_tenants(document)]
 
 
 def _of_plan(plan: PlanEntry, used: Collection[str]) -> Iterator[Advice]:
@@ -109,6 +109,22 @@ def _of_tokens(
             f"it never holds more than {capacity} tokens: the longest requests to model {name!r} "
             f"({longest}) never fit; {_REMEDY.format('burst' if limit.rate else 'limit')}"
         )
+
+
+def _of_fallbacks(document: Document) -> Iterator[Advice]:
+    """Where a tenant pays more for a request because it was moved to a lesser model."""
+    models = {model.name: model for model in document.models}
+    for model in document.models:
+        fallback = models.get(model.fallback_model or "")
+        if fallback is None or fallback.price is None:
+            continue
+        price, dearer = model.price, fallback.price
+        if price is None or dearer.input > price.input or dearer.output > price.output:
+            yield Advice(
+                _owner_of_model(model),
+                f"its fallback_model {fallback.name!r} has dearer tokens: a request that is moved "
+                "there costs more than it was asked for",
+            )
 
 
 def _of_tenants(document: Document) -> Iterator[Advice]:
