@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,21 @@ def test_a_line_that_cannot_be_written_is_told_to_nobody_else(
     told = capsys.readouterr().err
     assert "tenant_log_lost" in told
     assert "of acme alone" not in told
+
+
+def test_a_file_whose_folder_was_away_takes_lines_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "acme"
+    folder.mkdir()
+    setup_logs("weir-test", tenant_files={"acme": str(folder / "log.jsonl")})
+    shutil.rmtree(folder)
+    get_logger("x").info("lost", tenant_id="acme")
+    folder.mkdir()
+    get_logger("x").info("kept", tenant_id="acme")
+    setup_logs("weir-test")
+    assert "tenant_log_lost" in capsys.readouterr().err
+    assert [line["event"] for line in read(folder / "log.jsonl")] == ["kept"]
 
 
 def test_a_file_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:

@@ -10,14 +10,9 @@ _MAX_LINE = 300
 _HEARD = frozenset({"uvicorn.error", "alembic.runtime.migration"})
 
 
-def is_foreign(record: logging.LogRecord) -> bool:
-    """Whether a record was logged by the standard library's way, as only libraries do."""
-    return not isinstance(record.msg, dict)
-
-
 def is_heard(record: logging.LogRecord) -> bool:
     """Whether a record is written: of libraries warnings and errors, and what a few say at INFO."""
-    if not is_foreign(record) or record.levelno >= logging.WARNING:
+    if record.levelno >= logging.WARNING:
         return True
     return record.name in _HEARD and record.levelno >= logging.INFO
 

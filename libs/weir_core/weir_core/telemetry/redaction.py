@@ -7,8 +7,6 @@ from functools import lru_cache
 MASK = "[redacted]"
 _MAX_TEXT = 2_000
 _MAX_DEPTH = 6
-# Everything in `_KEY_LIKE` that is shorter holds a character that is neither letter nor digit.
-_SHORTEST_KEY = 16
 _PLAIN = frozenset({type(None), bool, int, float})
 _NUMBERS = (int, float)
 
@@ -50,6 +48,9 @@ _PARAMETER = re.compile(
     r"|password|auth)=)"
     r"[^&\s\"']+"
 )
+# What most values are, and what no key is: hexadecimal ids, dates and versions, and words that
+# are shorter than the shortest key without a space, dot or colon.
+_NO_KEY = re.compile(r"(?:req_)?[0-9a-f]*|[0-9TZ:.+-]*|[\w-]{0,15}", re.ASCII)
 # What a library may say of its own: a word, an address, a name. No sentence of a tenant is one.
 _WORD = re.compile(r"[\w.:/@+=,\[\]<>()#*-]{0,120}", re.ASCII)
 # Reasons and names of types.
@@ -63,7 +64,7 @@ def redact(fields: Mapping[str, object]) -> dict[str, object]:
 
 def mask_keys(text: str) -> str:
     """`text` with everything that looks like a credential masked, cut at 2,000 characters."""
-    if text.isalnum() and len(text) < _SHORTEST_KEY:
+    if len(text) <= _MAX_TEXT and _NO_KEY.fullmatch(text):
         return text
     masked = _KEY_LIKE.sub(MASK, text)
     if "=" in masked:
@@ -96,11 +97,11 @@ def is_hidden(name: str) -> bool:
 def _value(name: str, value: object, depth: int) -> object:
     if type(value) in _PLAIN or isinstance(value, _NUMBERS):
         return value
-    if is_hidden(name) or isinstance(value, bytes | bytearray | memoryview):
+    if is_hidden(name):
         return MASK
     if isinstance(value, str):
         return mask_keys(value)
-    if depth >= _MAX_DEPTH:
+    if depth >= _MAX_DEPTH or isinstance(value, bytes | bytearray | memoryview):
         return MASK
     if isinstance(value, Mapping):
         return {str(key): _value(str(key), inner, depth + 1) for key, inner in value.items()}

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from weir_core.errors.startup import StartupError
 from weir_core.telemetry.context import current_tenant_id
-from weir_core.telemetry.foreign import cleaned, is_foreign, is_heard
+from weir_core.telemetry.foreign import cleaned, is_heard
 
 
 class TenantLogHandler(logging.Handler):
@@ -31,20 +31,32 @@ class TenantLogHandler(logging.Handler):
         super().__init__()
         self.addFilter(is_heard)
         self._rest = _StreamHandler(stream)
-        self._files: dict[str, logging.Handler] = {
-            tenant: _open(tenant, path) for tenant, path in files.items()
-        }
+        self._files = {tenant: _open(tenant, path) for tenant, path in files.items()}
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802
         """Of all lines."""
         super().setFormatter(fmt)
-        for handler in (self._rest, *self._files.values()):
+        self._rest.setFormatter(fmt)
+        for handler in self._files.values():
             handler.setFormatter(fmt)
 
+    def write(self, tenant_id: str, line: str) -> None:
+        """Writes a line of our own, which names that tenant, or of the task's tenant."""
+        handler = self._place_of(tenant_id)
+        handler.acquire()
+        try:
+            stream = handler.opened()
+            stream.write(line + handler.terminator)
+            stream.flush()
+        except Exception:
+            handler.lost()
+        finally:
+            handler.release()
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one line."""
-        handler = self._files.get(_tenant_of(record), self._rest)
-        handler.emit(cleaned(record) if is_foreign(record) else record)
+        """Writes a line of a library."""
+        tenant_id = str(record.__dict__.get("tenant_id", ""))
+        self._place_of(tenant_id).emit(cleaned(record))
 
     def close(self) -> None:
         """Closes the files."""
@@ -54,20 +66,43 @@ class TenantLogHandler(logging.Handler):
                 handler.close()
         super().close()
 
+    def _place_of(self, tenant_id: str) -> "_StreamHandler | _FileHandler":
+        if not self._files:
+            return self._rest
+        return self._files.get(tenant_id or current_tenant_id(), self._rest)
+
 
 class _StreamHandler(logging.StreamHandler[TextIO]):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+    def opened(self) -> TextIO:
+        """Where the next line goes."""
+        return self.stream
+
+    def lost(self) -> None:
         """Says nothing: the standard way prints the arguments."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """See `lost`."""
 
 
 class _FileHandler(WatchedFileHandler):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+    def opened(self) -> TextIO:
+        """Where the next line goes."""
+        self.reopenIfNeeded()
+        if self.stream is None:
+            self.stream = self._open()
+        return self.stream
+
+    def lost(self) -> None:
         """Says that a line is lost, without what stood in it: that is the tenant's alone."""
         cause = type(sys.exc_info()[1]).__name__
         print(f'{{"event": "tenant_log_lost", "cause": "{cause}"}}', file=sys.stderr)  # noqa: T201
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """See `lost`."""
+        self.lost()
 
-def _open(tenant: str, path: str) -> logging.Handler:
+
+def _open(tenant: str, path: str) -> _FileHandler:
     try:
         Path(path).touch(mode=0o600)
         return _FileHandler(path, encoding="utf-8")
@@ -75,8 +110,3 @@ def _open(tenant: str, path: str) -> logging.Handler:
         raise StartupError(
             f"tenant_stores.{tenant}.log_file {path} cannot be written: {error.strerror}"
         ) from None
-
-
-def _tenant_of(record: logging.LogRecord) -> str:
-    fields = record.msg if isinstance(record.msg, dict) else record.__dict__
-    return str(fields.get("tenant_id") or current_tenant_id())
