@@ -6,7 +6,13 @@ from opentelemetry.trace import SpanKind
 from weir.common.v1.lifecycle_pb2 import TerminalRecord, TraceContext
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.telemetry import names
-from weir_core.telemetry.tracing import Attribute, SpanEvent, Tracing, context_from
+from weir_core.telemetry.tracing import (
+    Attribute,
+    SpanEvent,
+    Tracing,
+    context_from,
+    unrecorded_span,
+)
 from weir_worker.engine.events import FinishReason, Terminal
 from weir_worker.engine.timeline import Moment, MomentKind
 from weir_worker.running_attempt import RunningAttempt
@@ -41,6 +47,8 @@ class RequestTraces:
         self, attempt: RunningAttempt, terminal: Terminal, record: TerminalRecord
     ) -> None:
         """See `AttemptObserver`."""
+        if unrecorded_span(attempt.trace.traceparent) is not None:
+            return
         failed = terminal.finish_reason in (FinishReason.ERROR, FinishReason.REJECTED)
         worker = self._tracing.record(
             SPAN_WORKER,

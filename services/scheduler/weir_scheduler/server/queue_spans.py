@@ -4,7 +4,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from weir_core.errors import WeirError
 from weir_core.telemetry import names
-from weir_core.telemetry.tracing import Tracing, context_from
+from weir_core.telemetry.tracing import Tracing, context_from, unrecorded_span
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import NewRequest, Subject, TraceRef
 from weir_scheduler.dispatch.request_record import RequestRecord
@@ -56,6 +56,9 @@ class QueueSpans:
         """See `Observer.served`."""
 
     def _start(self, request_id: str, subject: Subject, trace: TraceRef, attempt: int) -> Span:
+        unrecorded = unrecorded_span(trace.traceparent)
+        if unrecorded is not None:
+            return unrecorded
         return self._tracing.start(
             names.SPAN_QUEUE,
             parent=context_from(trace.traceparent, trace.tracestate),
