@@ -18,19 +18,16 @@ _BLOCKED = tuple(
         "192.0.0.0/24",
         "192.88.99.0/24",
         "198.18.0.0/15",
-        # IPv4-compatible; NAT64 of local use; discard; protocols with Teredo; documentation;
-        # 6to4; segment routing; site-local.
-        "::/96",
-        "64:ff9b:1::/48",
-        "100::/64",
+        # Protocols with Teredo; documentation; 6to4.
         "2001::/23",
         "2001:db8::/32",
         "2002::/16",
         "3fff::/20",
-        "5f00::/16",
-        "fec0::/10",
     )
 )
+# All of IPv6 that is routed between networks: what lies outside stands for something else, such
+# as an IPv4 address (compatible, translated), or for nothing yet.
+_ROUTED = ipaddress.IPv6Network("2000::/3")
 # Names translated by a DNS64 (RFC 6147): the IPv4 address stands at the end.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -45,7 +42,10 @@ def is_public(text: str) -> bool:
     except ValueError:
         return False
     if isinstance(address, ipaddress.IPv6Address):
-        address = _carried(address) or address
+        carried = _carried(address)
+        if carried is None and address not in _ROUTED:
+            return False
+        address = carried or address
     return (
         address.is_global
         and not address.is_multicast

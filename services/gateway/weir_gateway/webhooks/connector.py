@@ -3,6 +3,8 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpcore2
@@ -16,10 +18,15 @@ class Refused(Exception):
     """A webhook may not be sent there; the message says why."""
 
 
+# Of their own: a name server that a tenant lets hang must not take the threads of requests.
+_threads = ThreadPoolExecutor(32, thread_name_prefix="webhook-names")
+
+
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Addresses of a name, or the one that it spells. Raises OSError."""
+    """Addresses of a name, or the one that it spells. Raises OSError, UnicodeError for no name."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(_threads, look)
     return [str(entry[4][0]) for entry in found]
 
 
@@ -54,6 +61,8 @@ class Connector(httpcore2.AsyncNetworkBackend):
             found = await self._resolve(host, port)
         except OSError as error:
             raise Refused(f"the name of its host has no address: {error.strerror}") from None
+        except UnicodeError:
+            raise Refused("the name of its host is none") from None
         allowed = [address for address in found if self._private or is_public(address)]
         if not allowed:
             raise Refused("its host is none of the public Internet")

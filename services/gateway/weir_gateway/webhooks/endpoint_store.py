@@ -34,7 +34,9 @@ class EndpointStore:
     async def put(self, tenant_id: str, url: str) -> Endpoint:
         """Registers and enables a URL. Raises WeirError(STATE_CONFLICT) for one too many."""
         row = {"tenant_id": tenant_id, "url": url, "registered": True, "disabled_ms": 0}
-        count = select(func.count()).where(endpoints.c.tenant_id == tenant_id)
+        count = select(func.count()).where(
+            endpoints.c.tenant_id == tenant_id, endpoints.c.registered
+        )
         insert = self._state.insert(endpoints).values(row)
         async with self._state.writing() as connection:
             await connection.execute(

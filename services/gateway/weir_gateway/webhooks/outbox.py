@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
@@ -18,7 +18,11 @@ from weir_gateway.webhooks.tables import endpoints, messages
 LARGEST = 20_000
 """Bytes of a payload."""
 
+MOST_GONE = 1_000
+"""URLs of a tenant that jobs named and that are remembered to be gone; the newest."""
+
 _LEASE_MS = 60_000
+_REMOVED_AT_ONCE = 500
 _KEPT_MS = 3 * 86_400_000
 _ALL_TRIES_MS = 4 * 86_400_000
 
@@ -60,10 +64,11 @@ class Outbox:
         Raises:
             ValueError: the payload is over `LARGEST`.
         """
+        of_interest = or_(endpoints.c.registered, endpoints.c.url == url)
         known = (
             await connection.execute(
                 select(endpoints.c.url, endpoints.c.registered, endpoints.c.disabled_ms).where(
-                    endpoints.c.tenant_id == tenant_id
+                    endpoints.c.tenant_id == tenant_id, of_interest
                 )
             )
         ).all()
@@ -140,12 +145,25 @@ class Outbox:
             "disabled_ms": now_ms,
         }
         insert = self._state.insert(endpoints).values(row)
+        unregistered = and_(
+            endpoints.c.tenant_id == message.tenant_id, endpoints.c.registered.is_(False)
+        )
+        newest = (
+            select(endpoints.c.url)
+            .where(unregistered)
+            .order_by(endpoints.c.disabled_ms.desc(), endpoints.c.url)
+            .limit(MOST_GONE)
+        )
         async with self._state.writing() as connection:
             await connection.execute(
                 insert.on_conflict_do_update(
                     index_elements=[endpoints.c.tenant_id, endpoints.c.url],
                     set_={"disabled_ms": now_ms},
                 )
+            )
+            # Jobs name URLs, as many as a tenant likes: those that are gone would fill the table.
+            await connection.execute(
+                delete(endpoints).where(unregistered, endpoints.c.url.not_in(newest))
             )
             await connection.execute(
                 update(messages)
@@ -158,12 +176,20 @@ class Outbox:
             )
 
     async def remove_old(self) -> int:
-        """Removes messages that ended some days ago; how many."""
-        old = messages.c.expires_ms <= self._now_ms()
-        if not await self._any(old):
-            return 0
-        async with self._state.writing() as connection:
-            return (await connection.execute(delete(messages).where(old))).rowcount
+        """Removes messages that ended some days ago; how many.
+
+        Some at once, so that no writer waits long for it.
+        """
+        old = select(messages.c.id).where(messages.c.expires_ms <= self._now_ms())
+        removed = 0
+        while True:
+            async with self._state.reading() as connection:
+                ids = list((await connection.execute(old.limit(_REMOVED_AT_ONCE))).scalars())
+            if not ids:
+                return removed
+            async with self._state.writing() as connection:
+                done = await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
+            removed += done.rowcount
 
     async def _any(self, condition: ColumnElement[bool]) -> bool:
         """Whether there is such a message: a look that no writer waits for."""

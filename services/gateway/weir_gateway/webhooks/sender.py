@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import httpcore2
 
 from weir_core.clock import Clock
+from weir_core.telemetry.logs import get_logger
 from weir_gateway.webhooks.connector import Connector, Refused
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.signature import sign
+
+_log = get_logger(__name__)
 
 _TIMEOUT_S = 15.0
 _AT_ONCE = 64
@@ -88,6 +91,10 @@ class Sender:
             return Sent(0, f"the connection failed: {type(error).__name__}")
         except httpcore2.TimeoutException:
             return Sent(0, "no answer in time")
+        except Exception as error:
+            # Whatever a URL of a tenant brings about, it is tried by the schedule, not for ever.
+            _log.error("webhook_not_sent", message_id=message.id, error=type(error).__name__)
+            return Sent(0, f"it cannot be sent: {type(error).__name__}")
 
     async def close(self) -> None:
         """Closes what is open."""
