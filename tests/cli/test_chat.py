@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from tests.cli.command import weir
 from weir.common.v1.sampling_pb2 import FINISH_REASON_STOP
 from weir.common.v1.usage_pb2 import Usage
 from weir.gateway.v1 import inference_service_pb2 as wire
@@ -67,14 +68,14 @@ def target() -> Iterator[str]:
     server.stop(None).wait(5)
 
 
-def chat(*arguments: str, given: str = "", key: str = "k") -> subprocess.CompletedProcess[str]:
+def chat(*arguments: str, given: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "weir_cli", "chat", *arguments],
         input=given,
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "WEIR_API_KEY": key},
+        env={**os.environ, "WEIR_API_KEY": "k"},
     )
 
 
@@ -97,7 +98,7 @@ def test_turns_add_up_and_a_failed_one_is_not_kept(target: str) -> None:
     ],
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], key: str, says: str) -> None:
-    refused = chat(*arguments, key=key)
+    refused = weir("chat", *arguments, WEIR_API_KEY=key)
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"error: {says}")
     assert refused.stderr.count("\n") == 1

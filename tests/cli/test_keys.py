@@ -1,21 +1,10 @@
 import hashlib
 import re
-import subprocess
-import sys
 
 import yaml
 
+from tests.cli.command import weir
 from weir_gateway.directory.file import parse_document
-
-
-def weir(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "weir_cli", *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def test_a_made_key_and_its_entry_belong_together_and_the_gateway_reads_it() -> None:

@@ -139,6 +139,14 @@ def test_with_tls_the_pasted_lines_work(stack: RunningStack) -> None:
         assert '"error"' not in done.stdout
 
 
+# The last that the module's stack is asked.
+def test_kill_9_of_the_supervisor_leaves_no_process(stack: RunningStack) -> None:
+    assert len(stack.children()) >= 7, "four services more than one worker, and two engines"
+    stack.process.kill()
+    stack.process.wait(5)
+    stack.wait_no_children(20)
+
+
 async def test_another_engine_answers_in_the_place_of_the_workers_own(tmp_path: Path) -> None:
     folder = write_tiny_llama(tmp_path / "theirs")
     (folder / "model.safetensors").unlink()  # its weights are the upstream's affair

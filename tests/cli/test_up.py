@@ -15,7 +15,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.cli.running_stack import COMMAND, SERVING, RunningStack
+from tests.cli.command import weir
+from tests.cli.running_stack import SERVING, RunningStack
 from tests.ratelimiter.valkey import running_valkey
 from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH
 from weir.gateway.v1 import inference_service_pb2 as wire
@@ -155,28 +156,36 @@ def test_no_key_and_no_secret_stands_in_a_command_line_or_a_log(stack: RunningSt
 
 
 def test_explain_shows_the_account_of_the_running_stack(stack: RunningStack) -> None:
-    weir = f"{sys.executable} -m weir_cli"
-    where = f"--state-dir {stack.folder / 'state'}"
-    ask_for = f"--model {stack.value('model')} --prompt-tokens 2000000 --max-new-tokens 5"
-    text = shell(f"{weir} explain demo {ask_for} {where}")
+    where = ("--state-dir", str(stack.folder / "state"))
+
+    def told(*arguments: str) -> str:
+        done = weir(*arguments, *where)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def refused(*arguments: str) -> str:
+        done = weir(*arguments, *where)
+        assert (done.returncode, done.stdout) == (1, "")
+        return done.stderr
+
+    ask_for = ("--model", stack.value("model"), "--prompt-tokens", "2000000")
+    text = told("explain", "demo", *ask_for, "--max-new-tokens", "5")
     assert "tenant:demo/tpm" in text
     assert re.search(r"tenant:demo/tpm: .* tokens", text)
     assert "5 output tokens would now be refused:" in text
-    told = json.loads(shell(f"{weir} explain demo -o json {where}"))
-    assert {entry["limit_id"] for entry in told["limits"]} >= {"tenant:demo/concurrency"}
-    with pytest.raises(AssertionError, match="error: "):
-        shell(f"{weir} explain '' {where}")
+    limits = json.loads(told("explain", "demo", "-o", "json"))["limits"]
+    assert {entry["limit_id"] for entry in limits} >= {"tenant:demo/concurrency"}
+    assert "error: " in refused("explain", "")
     request_id = next(r.accepted.request_id for r in list(ask(stack)) if r.HasField("accepted"))
-    ended = shell(f"{weir} explain demo --request {request_id} {where}")
+    ended = told("explain", "demo", "--request", request_id)
     assert ended.startswith(f"request {request_id}: SETTLED\n  outcome ok, ended at ")
     assert "+ 5 output tokens, cost 0" in ended
-    with pytest.raises(AssertionError, match="a request that was refused holds none"):
-        shell(f"{weir} explain demo --request req_0 {where}")
-    with pytest.raises(AssertionError, match="user bbo is not in the directory"):
-        shell(f"{weir} explain demo --user bbo {where}")
-    adjust = f"{weir} limits adjust demo tpm 1k --take --id test --note 'a test' {where}"
-    assert "adjustment test is made" in shell(adjust)
-    assert "adjustment test had been made already" in shell(adjust)
+    line = refused("explain", "demo", "--request", "req_0")
+    assert "a request that was refused holds none" in line
+    assert "user bbo is not in the directory" in refused("explain", "demo", "--user", "bbo")
+    adjust = ("limits", "adjust", "demo", "tpm", "1k", "--take", "--id", "test", "--note", "a test")
+    assert "adjustment test is made" in told(*adjust)
+    assert "adjustment test had been made already" in told(*adjust)
 
 
 @pytest.mark.parametrize("service", ["weir_worker", "weir_ratelimiter", "weir_scheduler"])
@@ -197,6 +206,21 @@ def test_a_service_that_is_killed_comes_back(stack: RunningStack, service: str) 
             assert time.monotonic() < ends_at
             time.sleep(0.1)
     assert answer[-1].finished.usage.completion_tokens == 5
+
+
+# The last that the module's stack is asked.
+def test_ctrl_c_lets_a_running_answer_end(stack: RunningStack) -> None:
+    answer = ask(stack, max_new_tokens=2_000)
+    seen = [next(answer)]
+    while not seen[-1].HasField("delta"):
+        seen.append(next(answer))
+    stack.interrupt()
+    seen += list(answer)
+    assert seen[-1].finished.finish_reason == FINISH_REASON_LENGTH
+    assert seen[-1].finished.usage.completion_tokens == 2_000
+    assert stack.process.wait(60) == 0, stack.output
+    assert "was killed" not in stack.output
+    assert stack.children() == {}
 
 
 def test_once_ends_after_the_answer_and_leaves_nothing(
@@ -220,22 +244,6 @@ def test_once_ends_after_the_answer_and_leaves_nothing(
             assert client.dbsize() > 0
 
 
-def test_ctrl_c_lets_a_running_answer_end(tmp_path: Path) -> None:
-    with RunningStack(tmp_path, "--null") as running:
-        running.wait_for(SERVING)
-        answer = ask(running, max_new_tokens=2_000)
-        seen = [next(answer)]
-        while not seen[-1].HasField("delta"):
-            seen.append(next(answer))
-        running.interrupt()
-        seen += list(answer)
-        assert seen[-1].finished.finish_reason == FINISH_REASON_LENGTH
-        assert seen[-1].finished.usage.completion_tokens == 2_000
-        assert running.process.wait(60) == 0, running.output
-        assert "was killed" not in running.output
-        assert running.children() == {}
-
-
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     with RunningStack(tmp_path, "--null") as running:
         running.wait_for(SERVING)
@@ -248,15 +256,6 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
         assert running.children() == {}
 
 
-def test_kill_9_of_the_supervisor_leaves_no_process(tmp_path: Path) -> None:
-    with RunningStack(tmp_path, "--null") as running:
-        running.wait_for(SERVING)
-        assert len(running.children()) >= 4
-        running.process.kill()
-        running.process.wait(5)
-        running.wait_no_children(20)
-
-
 def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
     with RunningStack(tmp_path, "--null") as running:
         running.wait_for("Starting Tokenweir")
@@ -266,13 +265,9 @@ def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
 
 
 def refused(tmp_path: Path, *arguments: str, **environment: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, "--once", "--state-dir", str(tmp_path / "state"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        env={**os.environ, "TOKENWEIR_HOME": str(tmp_path / "home"), **environment},
-    )
+    where = ["--state-dir", str(tmp_path / "state")]
+    environment |= {"TOKENWEIR_HOME": str(tmp_path / "home")}
+    done = weir("up", "--once", *where, *arguments, **environment)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -287,10 +282,11 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 def test_a_bad_setting_of_a_service(tmp_path: Path) -> None:
-    line = refused(tmp_path, "--null", "--port", "0", WEIR_GATEWAY__REQUEST_TIMEOUT_S="-1")
-    assert line.startswith("error: gateway did not start: request_timeout_s is '-1'; it must be")
-    assert "WEIR_GATEWAY__REQUEST_TIMEOUT_S" in line
-    assert str(tmp_path / "state" / "logs" / "gateway.log") in line
+    # Of the service that is started first: the others need not be.
+    line = refused(tmp_path, "--null", "--port", "0", WEIR_RATELIMITER__TTL_S="-1")
+    assert line.startswith("error: ratelimiter did not start: ttl_s is '-1'; it must be")
+    assert "WEIR_RATELIMITER__TTL_S" in line
+    assert str(tmp_path / "state" / "logs" / "ratelimiter.log") in line
 
 
 def test_a_bad_directory_file(tmp_path: Path) -> None:
