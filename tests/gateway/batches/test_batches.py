@@ -62,6 +62,7 @@ async def test_completions_and_lines_that_fail(site: BatchSite) -> None:
             line("good"),
             b"",
             line("unknown field", temprature=1),
+            line("half a character", **{"\ud800\0": 1}),
             line("too long", prompt="x" * 1_000),
             line("last"),
         ],
@@ -70,7 +71,7 @@ async def test_completions_and_lines_that_fail(site: BatchSite) -> None:
     )
     batch = await site.ended(made.id, "completed")
     assert batch.request_counts is not None
-    assert batch.request_counts.model_dump() == {"total": 4, "completed": 2, "failed": 2}
+    assert batch.request_counts.model_dump() == {"total": 5, "completed": 2, "failed": 3}
     lines = await site.lines(batch.output_file_id)
     assert [one["custom_id"] for one in lines] == ["good", "last"]
     assert lines[0]["response"]["body"]["object"] == "text_completion"
@@ -80,6 +81,7 @@ async def test_completions_and_lines_that_fail(site: BatchSite) -> None:
         for one in errors
     ] == [
         ("unknown field", 400, "unsupported_value"),
+        ("half a character", 400, "unsupported_value"),
         ("too long", 400, "context_length_exceeded"),
     ]
     assert batch.error_file_id is not None

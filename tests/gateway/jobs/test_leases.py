@@ -140,6 +140,21 @@ async def test_a_job_that_kills_whoever_runs_it_fails_in_the_end(
     assert site.told == {job.id: 1}
 
 
+async def test_a_refusal_that_repeats_what_no_database_can_hold_is_kept(
+    make: Callable[..., Site],
+) -> None:
+    site = make()
+    await site.add(a_job(site.clock))
+    await site.leases.join("one")
+    (job,) = await site.leases.claim("one", "acme", 1)
+    error = WeirError(Reason.UNSUPPORTED_FIELD, "a\0b\ud800é is not supported")
+    await site.leases.put_back("one", job.id, job.attempt, Again(error, 0, failed=False))
+    (job,) = await site.leases.claim("one", "acme", 1)
+    assert await site.leases.end("one", job, End(state=JobState.FAILED, error=error))
+    found = await site.store.get("acme", job.id)
+    assert found.error_message == "a\\0b\\ud800é is not supported"
+
+
 async def test_a_refusal_for_the_time_being_waits_and_counts_as_no_failure(
     make: Callable[..., Site],
 ) -> None:

@@ -220,7 +220,7 @@ class JobLeases:
                 not_before_ms=self._now_ms() + again.wait_ms,
                 version=jobs.c.version + 1,
                 error_reason=again.error.reason.value,
-                error_message=again.error.message,
+                error_message=_writable(again.error.message),
             )
         )
         if queued.rowcount:
@@ -250,7 +250,7 @@ class JobLeases:
                 result=end.result,
                 usage=end.usage.SerializeToString(),
                 error_reason="" if error is None else error.reason.value,
-                error_message="" if error is None else error.message,
+                error_message="" if error is None else _writable(error.message),
                 charge=end.charge,
                 # The runner charges at once; if it cannot, others do.
                 charge_due_ms=now_ms + _CHARGE_MS if end.charge else 0,
@@ -260,6 +260,11 @@ class JobLeases:
 
     def _now_ms(self) -> int:
         return self._clock.now_us() // 1_000
+
+
+def _writable(message: str) -> str:
+    """A message that may repeat what no database can hold, such as halves of characters."""
+    return message.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def _held(runner_id: str, job_id: str, attempt: int) -> tuple[ColumnElement[bool], ...]:
