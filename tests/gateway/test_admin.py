@@ -20,9 +20,9 @@ from weir_core.errors.status import from_rpc_error
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.telemetry import Telemetry
 from weir_core.telemetry.tracing import Tracing
-from weir_gateway.admin.pages import page_of
 from weir_gateway.admin.secret import check_secret
 from weir_gateway.app import GatewayApp
+from weir_gateway.paging import page_of
 from weir_gateway.settings import GatewaySettings
 
 SECRET = "an-admin-secret-of-more-than-32-characters"

@@ -5,8 +5,8 @@ from typing import Any
 from weir.gateway.v1.admin_service_pb2 import AuditEvent
 from weir_core.errors import InvalidField
 from weir_core.rpc.metadata import Metadata, first_value
-from weir_gateway.admin.pages import make_token, page_size, read_token
 from weir_gateway.directory.sql.source import SqlDirectory
+from weir_gateway.paging import cut, page_size, read_token
 
 ACTOR = "weir-actor"
 _LONGEST_ACTOR = 128
@@ -27,8 +27,7 @@ class AuditTrail:
         """
         most, before = page_size(size), _event_id(token)
         rows = await self._source.events(tenant_id, before, most + 1)
-        page = rows[:most]
-        more = make_token(str(page[-1]["id"])) if len(rows) > most else ""
+        page, more = cut(rows, lambda row: str(row["id"]), most)
         return [_event(row) for row in page], more
 
 

@@ -29,9 +29,9 @@ from weir_core.rpc.interceptors.handler import Context
 from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_gateway.admin.audit_trail import actor_of
 from weir_gateway.admin.objects import Objects
-from weir_gateway.admin.pages import page_of
 from weir_gateway.admin.secret import AdminGuard
 from weir_gateway.directory.sql.records import Kind
+from weir_gateway.paging import page_of
 
 
 class FleetServicer(AdminServiceServicer):

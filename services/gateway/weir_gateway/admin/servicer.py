@@ -49,9 +49,9 @@ from weir_gateway.admin.audit_trail import AuditTrail
 from weir_gateway.admin.fleet_servicer import FleetServicer
 from weir_gateway.admin.key_ring import KeyRing, without_hashes
 from weir_gateway.admin.objects import Objects, user_name
-from weir_gateway.admin.pages import page_of
 from weir_gateway.admin.secret import AdminGuard
 from weir_gateway.directory.sql.records import Kind
+from weir_gateway.paging import page_of
 
 
 class AdminServicer(FleetServicer):

@@ -36,8 +36,7 @@ class CountEndpoint(Endpoint):
         self._preparer = preparer
 
     async def _serve(self, exchange: Exchange) -> None:
-        caller = self._reception.authenticate(authorization_of(exchange))
-        self._reception.check_rate(caller)
+        caller = self._reception.let_in(authorization_of(exchange))
         request = count_request(parse_object(await exchange.body()))
         prompt, _ = await self._preparer.tokenize(caller, request)
         request_id = (b"request-id", new_request_id(self._clock).encode())

@@ -10,6 +10,7 @@ from weir_core.telemetry.logs import get_logger
 from weir_gateway.batches.batch_store import BatchStore
 from weir_gateway.batches.lease import BatchLease, BatchLeases, LeaseLost
 from weir_gateway.batches.steps import BatchSteps
+from weir_gateway.repeating import Repeating
 from weir_gateway.state.state import State
 
 _log = get_logger(__name__)
@@ -37,21 +38,23 @@ class BatchDriver:
         self._state = state
         self._leases = leases
         self._steps = steps
-        self._store = store
         self._tasks: dict[asyncio.Task[None], str] = {}
-        self._loops: list[asyncio.Task[None]] = []
+        self._loops = (
+            Repeating("batches", self._look, self._wait),
+            Repeating("batch_sweep", store.sweep, _SWEEP_S),
+        )
         self._news = asyncio.Event()
 
     def start(self) -> None:
         """Begins to look for batches."""
-        self._loops = [
-            asyncio.create_task(self._look(), name="batches"),
-            asyncio.create_task(self._sweep(), name="batches_sweep"),
-        ]
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """Ends; others find batches where they are."""
-        for task in [*self._loops, *self._tasks]:
+        for loop in self._loops:
+            await loop.stop()
+        for task in list(self._tasks):
             await end_task(task)
 
     def wake(self) -> None:
@@ -59,18 +62,14 @@ class BatchDriver:
         self._news.set()
 
     async def _look(self) -> None:
-        while True:
-            self._news.clear()
-            try:
-                while len(self._tasks) < _AT_ONCE and await self._take():
-                    pass
-            except WeirError as error:
-                _log.warning("batches_not_looked_at", reason=error.reason)
-            except Exception as error:
-                _log.error("batches_not_looked_at", exc_info=error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_S):
-                    await self._news.wait()
+        self._news.clear()
+        while len(self._tasks) < _AT_ONCE and await self._take():
+            pass
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_POLL_S):
+                await self._news.wait()
 
     async def _take(self) -> bool:
         held = Counter(self._tasks.values())
@@ -114,11 +113,3 @@ class BatchDriver:
                 await lease.give_back(connection, in_ms=wait_ms)
         except (WeirError, TimeoutError) as error:
             _log.warning("batch_lease_left_to_lapse", batch_id=lease.batch_id, error=str(error))
-
-    async def _sweep(self) -> None:
-        while True:
-            try:
-                await self._store.sweep()
-            except WeirError as error:
-                _log.warning("batches_not_swept", reason=error.reason)
-            await asyncio.sleep(_SWEEP_S)

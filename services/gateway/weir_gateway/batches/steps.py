@@ -6,7 +6,6 @@ from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.batches.batch import Batch, BatchError, BatchState
-from weir_gateway.batches.enqueued import most_enqueued
 from weir_gateway.batches.finalising import BatchListener, Finaliser
 from weir_gateway.batches.insertion import Inserter
 from weir_gateway.batches.lease import BatchLease
@@ -15,6 +14,7 @@ from weir_gateway.batches.validation import Checked, Validator
 from weir_gateway.caller.caller import Caller
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.flow.reception import Reception
+from weir_gateway.jobs.enqueued import most_enqueued
 from weir_gateway.jobs.job import JobState
 from weir_gateway.jobs.store import JobStore
 from weir_gateway.state.state import State

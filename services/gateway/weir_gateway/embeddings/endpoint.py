@@ -1,17 +1,15 @@
 """`POST /v1/embeddings`, in OpenAI's shapes."""
 
-import asyncio
 import base64
 import struct
 from collections.abc import Sequence
 from typing import Any
 
 from weir_core.errors import InvalidField
-from weir_core.tasks import end_task
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket
-from weir_gateway.embeddings.desk import Embedded, EmbeddingDesk
+from weir_gateway.embeddings.desk import EmbeddingDesk
 from weir_gateway.embeddings.order import EmbedOrder, check_input_count
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.http_door import HEADER, HttpIdempotency
@@ -19,12 +17,13 @@ from weir_gateway.intake.checks import check_token_count
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.dialect import request_headers
 from weir_gateway.openai.endpoint import Endpoint
-from weir_gateway.openai.exchange import ClientLeft, Exchange
+from weir_gateway.openai.exchange import Exchange
 from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.json_body import parse_object
 from weir_gateway.openai.rate_headers import of_statuses
 from weir_gateway.openai.requests import model_name, own_fields
 from weir_gateway.openai.sampling_fields import is_id
+from weir_gateway.openai.unless_left import unless_left
 
 _FORMATS = {"float": False, "base64": True}
 _OWN = ("model_version", "latency_sla", "priority", "request_class")
@@ -71,7 +70,11 @@ class EmbeddingsEndpoint(Endpoint):
         except BaseException:
             ticket.give_back()
             raise
-        made = await self._made(exchange, caller, order, ticket)
+        traceparent = exchange.header("traceparent") or ""
+        made = await unless_left(
+            exchange,
+            self._desk.embed(caller, order, ticket=ticket, traceparent=traceparent),
+        )
         assert made.last is not None
         live = made.last.live
         statuses, now_us = made.last.limits, self._clock.now_us()
@@ -96,28 +99,6 @@ class EmbeddingsEndpoint(Endpoint):
             *of_statuses(statuses, degraded=made.last.degraded, now_us=now_us),
         ]
         await exchange.reply_json(answer, headers)
-
-    async def _made(
-        self, exchange: Exchange, caller: Caller, order: EmbedOrder, ticket: GuardTicket
-    ) -> Embedded:
-        """The embeddings. Raises WeirError, or ClientLeft once nothing runs any more."""
-        making = asyncio.create_task(
-            self._desk.embed(
-                caller,
-                order,
-                ticket=ticket,
-                traceparent=exchange.header("traceparent") or "",
-            )
-        )
-        leaving = asyncio.create_task(exchange.until_left())
-        try:
-            await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not making.done():
-                raise ClientLeft
-            return making.result()
-        finally:
-            await end_task(making)
-            await end_task(leaving)
 
 
 def embed_order(body: dict[str, Any]) -> tuple[EmbedOrder, bool]:

@@ -6,10 +6,12 @@ from weir_core.clock import Clock
 from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.files.pages import FilePages
-from weir_gateway.files.sweeper import FileSweeper
 from weir_gateway.files.uploader import Uploader
 from weir_gateway.flow.reception import Reception
+from weir_gateway.repeating import Repeating
 from weir_gateway.state.state import State
+
+_SWEEP_S = 60.0
 
 
 class FileRoom:
@@ -24,7 +26,7 @@ class FileRoom:
         self.store = FileStore(state, clock)
         self._state = state
         remover = FileRemover(state, self.store, clock)
-        self._sweeper = FileSweeper(remover)
+        self._sweep = Repeating("file_sweep", remover.sweep, _SWEEP_S)
         self._pages = FilePages(
             reception=reception,
             store=self.store,
@@ -41,8 +43,8 @@ class FileRoom:
     def start(self) -> None:
         """Begins to sweep."""
         if self._state.on:
-            self._sweeper.start()
+            self._sweep.start()
 
     async def stop(self) -> None:
         """Ends what runs."""
-        await self._sweeper.stop()
+        await self._sweep.stop()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from weir_core.errors import WeirError
+from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket, RequestGuard
@@ -81,6 +82,17 @@ class Reception:
         except WeirError as error:
             self._metrics.refused(error, caller.tenant_id)
             raise
+
+    def let_in(self, authorization: str | None) -> Caller:
+        """The caller of a call that reserves nothing: counted, and named in logs from here on.
+
+        Raises:
+            WeirError: as `authenticate` and `check_rate`.
+        """
+        caller = self.authenticate(authorization)
+        bind_request(tenant_id=caller.tenant_id)
+        self.check_rate(caller)
+        return caller
 
     def take_ticket(self, caller: Caller) -> GuardTicket:
         """Counts a request before `admit` does; keep the ticket, give it back or pass it on.

@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Sequence
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_id
-from weir_gateway.admin.pages import make_token, page_size, read_token
-from weir_gateway.batches.enqueued import most_enqueued
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
+from weir_gateway.jobs.enqueued import most_enqueued
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.runner import JobRunner
 from weir_gateway.jobs.store import JobStore, Submitted
 from weir_gateway.jobs.submission import Submission
+from weir_gateway.paging import cut, page_size, read_token
 from weir_gateway.webhooks.url import check_webhook_url
 
 KINDS = ("native", "chat", "completion")
@@ -110,8 +110,7 @@ class JobDesk:
         found = await self._store.list(
             caller.tenant_id, limit=most + 1, before_id=before, state=state, kinds=KINDS
         )
-        page = found[:most]
-        return page, make_token(page[-1].id) if len(found) > most else ""
+        return cut(found, lambda job: job.id, most)
 
     async def watch(
         self, caller: Caller, job_id: str, beat_s: float

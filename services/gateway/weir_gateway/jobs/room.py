@@ -1,6 +1,5 @@
 """The jobs of a gateway's tenants, wired."""
 
-import asyncio
 from collections.abc import Callable
 
 import grpc
@@ -8,7 +7,6 @@ from starlette.routing import Route
 
 from weir.gateway.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
 from weir_core.clock import Clock
-from weir_core.tasks import end_task
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.attempt import AttemptParts
@@ -20,7 +18,6 @@ from weir_gateway.jobs.kind import JobKinds
 from weir_gateway.jobs.kinds.native_kind import NativeKind
 from weir_gateway.jobs.kinds.openai_kind import OpenAiKind
 from weir_gateway.jobs.leases import JobLeases, LeaseBounds
-from weir_gateway.jobs.repeating import repeat
 from weir_gateway.jobs.routes import JobRoutes
 from weir_gateway.jobs.runner import JobRunner, RunnerBounds
 from weir_gateway.jobs.servicer import JobServicer
@@ -28,6 +25,7 @@ from weir_gateway.jobs.store import JobStore
 from weir_gateway.jobs.upkeep import JobUpkeep
 from weir_gateway.links.limiter import Limiter
 from weir_gateway.metrics import GatewayMetrics
+from weir_gateway.repeating import Repeating
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
 from weir_gateway.webhooks.room import WebhookRoom
@@ -111,7 +109,7 @@ class JobRoom:
         )
         self.tell = self.webhooks.outbox.enqueue
         self._upkeep = JobUpkeep(state, self.ends, clock, retention_ms=retention_ms)
-        self._tending: asyncio.Task[None] | None = None
+        self._tending = Repeating("job_upkeep", self._tend, _UPKEEP_S)
         self.desk = JobDesk(
             store=self.store,
             reception=reception,
@@ -127,14 +125,11 @@ class JobRoom:
         if self._on:
             self._runner.start()
             self.webhooks.start()
-            self._tending = asyncio.create_task(
-                repeat("job_upkeep", self._tend, lambda: asyncio.sleep(_UPKEEP_S))
-            )
+            self._tending.start()
 
     async def stop(self) -> None:
         """Gives back what runs; while the limiter and the state are still there."""
-        if self._tending is not None:
-            await end_task(self._tending)
+        await self._tending.stop()
         await self._runner.stop()
         await self.webhooks.stop()
 

@@ -17,9 +17,9 @@ from weir_gateway.jobs.job import Job
 from weir_gateway.jobs.leases import JobLeases
 from weir_gateway.jobs.outcome import Again, End, Outcome
 from weir_gateway.jobs.pace import Pace
-from weir_gateway.jobs.repeating import repeat
 from weir_gateway.jobs.turns import Turns
 from weir_gateway.metrics import GatewayMetrics
+from weir_gateway.repeating import Repeating
 
 _log = get_logger(__name__)
 
@@ -81,24 +81,23 @@ class JobRunner:
         self._id = ""
         self._attempts: dict[str, JobAttempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loops: list[asyncio.Task[None]] = []
+        self._loops = (
+            Repeating("job_beat", self._beat, bounds.beat_s),
+            Repeating("job_claims", self._claim, self._wait_news),
+            Repeating("job_recovery", self._recover, bounds.beat_s),
+        )
         self._rests_until: dict[str, float] = {}
         self._news = asyncio.Event()
 
     def start(self) -> None:
         """Begins to look for jobs."""
-        for name, work, pause in (
-            ("job_beat", self._beat, self._sleep),
-            ("job_claims", self._claim, self._wait_news),
-            ("job_recovery", self._recover, self._sleep),
-        ):
-            self._loops.append(asyncio.create_task(repeat(name, work, pause), name=name))
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """Gives back what runs, and the lease; returns within some seconds."""
         for loop in self._loops:
-            await end_task(loop)
-        self._loops.clear()
+            await loop.stop()
         for attempt in self._attempts.values():
             attempt.stop("the gateway was shut down while it ran the job")
         if self._tasks:
@@ -120,9 +119,6 @@ class JobRunner:
         attempt = self._attempts.get(job_id)
         if attempt is not None:
             attempt.cancel()
-
-    async def _sleep(self) -> None:
-        await asyncio.sleep(self._bounds.beat_s)
 
     async def _wait_news(self) -> None:
         with suppress(TimeoutError):

@@ -61,8 +61,7 @@ class AppPages:
 
     async def show_limits(self, request: Request) -> Response:
         """`GET /v1/limits`."""
-        caller = self._reception.authenticate(request.headers.get("authorization"))
-        self._reception.check_rate(caller)
+        caller = self._reception.let_in(request.headers.get("authorization"))
         page = await self._limits.show(caller, request.query_params)
         return JSONResponse(page, headers=self._request_id())
 

@@ -1,12 +1,10 @@
 """Endpoints that generate: `POST /v1/chat/completions` and its kin."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
-from weir_core.tasks import end_task
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.request_guard import GuardTicket
@@ -21,12 +19,11 @@ from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.openai.deferral import Deferral
 from weir_gateway.openai.dialect import AnswerForm, Dialect
 from weir_gateway.openai.endpoint import Endpoint
-from weir_gateway.openai.exchange import ClientLeft, Exchange, Headers
+from weir_gateway.openai.exchange import Exchange, Headers
 from weir_gateway.openai.json_body import parse_object
 from weir_gateway.openai.refusal import Refusal
 from weir_gateway.openai.requests import HttpRequest
-
-_T = TypeVar("_T")
+from weir_gateway.openai.unless_left import unless_left
 
 STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -105,7 +102,7 @@ class GenerationEndpoint(Endpoint):
         )
         if may_degrade(caller.policy):
             # It may wait for a worker meanwhile.
-            admission = await _unless_left(exchange, admitting)
+            admission = await unless_left(exchange, admitting)
         else:
             admission = await admitting
         exchange.runs(admission.live)
@@ -195,26 +192,11 @@ class GenerationEndpoint(Endpoint):
         return Taken(pieces=silent)
 
 
-async def _unless_left(exchange: Exchange, waiting: Coroutine[Any, Any, _T]) -> _T:
-    """What was waited for. Raises ClientLeft if the client leaves before; the wait ends then."""
-    admission = asyncio.create_task(waiting)
-    left = asyncio.create_task(exchange.until_left())
-    try:
-        await asyncio.wait({admission, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not admission.done():
-            raise ClientLeft
-        return admission.result()
-    finally:
-        left.cancel()
-        if not admission.done():
-            await end_task(admission)
-
-
 async def _outwaited(deferral: Deferral, exchange: Exchange, admission: Admission) -> bool:
     """See `Deferral.outwaited`. A client that leaves stops its request."""
     live = admission.live
     try:
-        return await _unless_left(exchange, deferral.outwaited(live))
+        return await unless_left(exchange, deferral.outwaited(live))
     except BaseException:
         live.stop(client_gone())
         raise

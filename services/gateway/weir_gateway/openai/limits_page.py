@@ -11,17 +11,17 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     LimitStatus,
     ReserveRequest,
 )
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
 from weir_core.errors.openai import limit_fields
 from weir_core.errors.refusal import rfc3339, unit_of
 from weir_core.errors.status import from_refusal
 from weir_gateway.caller.caller import Caller
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.links.account_reader import AccountReader
+from weir_gateway.openai.query import Query
 
 _FIELDS = ("model", "prompt_tokens", "max_tokens", "stream")
 _MOST_TOKENS = 10**9
-_MODES = {"false": DeliveryMode.DELIVERY_MODE_NON_STREAM, "true": DeliveryMode.DELIVERY_MODE_STREAM}
 
 
 class LimitsPage:
@@ -63,13 +63,7 @@ class LimitsPage:
         return page
 
     def _request(self, caller: Caller, query: Mapping[str, str]) -> ExplainRequest:
-        unknown = next((name for name in query if name not in _FIELDS), None)
-        if unknown is not None:
-            raise WeirError(
-                Reason.UNSUPPORTED_FIELD,
-                f"the query has no field {unknown[:80]!r}; it takes {', '.join(_FIELDS)}",
-                field=unknown[:80],
-            )
+        fields = Query(query, _FIELDS)
         model = self._models.one(caller, query["model"]).name if "model" in query else ""
         request = ExplainRequest(
             subject=Subject(
@@ -80,28 +74,28 @@ class LimitsPage:
             )
         )
         if any(name in query for name in _FIELDS[1:]):
-            request.hypothetical.CopyFrom(_hypothetical(query))
+            request.hypothetical.CopyFrom(_hypothetical(fields))
         return request
 
 
-def _hypothetical(query: Mapping[str, str]) -> ReserveRequest:
+def _hypothetical(query: Query) -> ReserveRequest:
     if "model" not in query:
         raise InvalidField("model", "", "the name of a model, since a request is described")
-    stream = query.get("stream", "false")
-    if stream not in _MODES:
-        raise InvalidField("stream", stream, "true or false")
     return ReserveRequest(
         prompt_tokens=_tokens(query, "prompt_tokens"),
         max_new_tokens=_tokens(query, "max_tokens"),
-        mode=_MODES[stream],
+        mode=(
+            DeliveryMode.DELIVERY_MODE_STREAM
+            if query.boolean("stream")
+            else DeliveryMode.DELIVERY_MODE_NON_STREAM
+        ),
     )
 
 
-def _tokens(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name, "")
-    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _MOST_TOKENS:
-        return int(text)
-    raise InvalidField(name, text, f"a number of tokens, 1 to {_MOST_TOKENS}")
+def _tokens(query: Query, name: str) -> int:
+    if name not in query:
+        raise InvalidField(name, "", f"a number of tokens, 1 to {_MOST_TOKENS}")
+    return query.integer(name, default=0, most=_MOST_TOKENS)
 
 
 def _mode(response: ExplainResponse) -> str:

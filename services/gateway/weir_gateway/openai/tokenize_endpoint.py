@@ -48,8 +48,7 @@ class TokenizeEndpoint(Endpoint):
         self._answer = self._detokenize if reverse else self._tokenize
 
     async def _serve(self, exchange: Exchange) -> None:
-        caller = self._reception.authenticate(exchange.header("authorization"))
-        self._reception.check_rate(caller)
+        caller = self._reception.let_in(exchange.header("authorization"))
         body = Fields(parse_object(await exchange.body()))
         request_id = (b"x-request-id", new_request_id(self._clock).encode())
         await exchange.reply_json(await self._answer(caller, body), [request_id])

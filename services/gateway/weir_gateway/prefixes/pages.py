@@ -1,8 +1,8 @@
 """A page at a time of a tenant's prefixes, by name and version."""
 
 from weir_core.errors import InvalidField
-from weir_gateway.admin.pages import make_token, page_size, read_token
 from weir_gateway.caller.caller import Caller
+from weir_gateway.paging import cut, page_size, read_token
 from weir_gateway.prefixes.desk import PrefixDesk
 from weir_gateway.prefixes.prefix import Prefix, read_reference
 
@@ -25,9 +25,7 @@ class PrefixPages:
         """
         most = page_size(size)
         found = await self._desk.page(caller, most + 1, _place(token))
-        page = found[:most]
-        last = page[-1] if len(found) > most else None
-        return page, make_token(f"{last.name}@{last.version}") if last is not None else ""
+        return cut(found, lambda last: f"{last.name}@{last.version}", most)
 
 
 def _place(token: str) -> tuple[str, int] | None:

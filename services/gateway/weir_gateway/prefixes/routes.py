@@ -8,13 +8,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from weir_core.clock import Clock
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
 from weir_core.ids import new_request_id
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
-from weir_gateway.openai.query import page_query
+from weir_gateway.openai.query import PAGE, Query
 from weir_gateway.openai.requests import chat_input
 from weir_gateway.openai.tool_fields import to_tools
 from weir_gateway.openai.whole_body import read_object
@@ -23,7 +23,7 @@ from weir_gateway.prefixes.pages import PrefixPages
 from weir_gateway.prefixes.prefix import NEWEST, Prefix, PrefixContent, Warmth
 from weir_gateway.prefixes.warm_keeper import WarmKeeper
 
-_VERSION_DIGITS = 18
+_MOST_VERSION = 10**18
 
 
 class PrefixRoutes:
@@ -77,7 +77,8 @@ class PrefixRoutes:
     async def list(self, request: Request) -> Response:
         """`GET /v1/prefixes`."""
         caller = self._caller(request)
-        found, token = await self._pages.page(caller, *page_query(request.query_params))
+        query = Query(request.query_params, PAGE)
+        found, token = await self._pages.page(caller, *query.page())
         data = [_json(prefix, content=False) for prefix in found]
         return self._reply({"object": "list", "data": data, "next_page_token": token})
 
@@ -106,9 +107,7 @@ class PrefixRoutes:
         return await self._desk.get(caller, request.path_params["name"], version)
 
     def _caller(self, request: Request) -> Caller:
-        caller = self._reception.authenticate(request.headers.get("authorization"))
-        self._reception.check_rate(caller)
-        return caller
+        return self._reception.let_in(request.headers.get("authorization"))
 
     def _reply(self, body: dict[str, Any]) -> Response:
         return JSONResponse(body, headers={"x-request-id": new_request_id(self._clock)})
@@ -131,18 +130,7 @@ def _names(fields: Fields) -> Sequence[str]:
 
 
 def _version(query: Mapping[str, str]) -> int:
-    unknown = next((name for name in query if name != "version"), None)
-    if unknown is not None:
-        told = unknown[:80]
-        message = f"the query has no field {told!r}; it takes version"
-        raise WeirError(Reason.UNSUPPORTED_FIELD, message, field=told)
-    text = query.get("version")
-    if text is None:
-        return NEWEST
-    digits = text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS
-    if not digits or not int(text):
-        raise InvalidField("version", text[:80], "a version, from 1, or left out")
-    return int(text)
+    return Query(query, ("version",)).integer("version", default=NEWEST, most=_MOST_VERSION)
 
 
 def _json(

@@ -13,6 +13,7 @@ from weir_gateway.links.fleet_reader import FleetReader
 from weir_gateway.prefixes.prefix import Prefix, Warmth
 from weir_gateway.prefixes.store import PrefixStore
 from weir_gateway.prefixes.warmer import Warmer
+from weir_gateway.repeating import Repeating
 
 _log = get_logger(__name__)
 
@@ -46,20 +47,19 @@ class WarmKeeper:
         self._fleet = fleet
         self._reception = reception
         self._clock = clock
-        self._look_s = look_s
         self._known: set[tuple[str, str]] | None = None
-        self._look: asyncio.Task[None] | None = None
+        self._looks = Repeating("prefix_warmth", self._look, look_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._of_tenant: Counter[str] = Counter()
 
     def start(self) -> None:
         """Begins to look."""
-        self._look = asyncio.create_task(self._run(), name="prefix-warmth")
+        self._looks.start()
 
     async def stop(self) -> None:
         """Ends it."""
-        tasks = [*self._tasks] + ([self._look] if self._look is not None else [])
-        await asyncio.gather(*map(end_task, tasks))
+        await self._looks.stop()
+        await asyncio.gather(*map(end_task, list(self._tasks)))
 
     async def warm(self, caller: Caller, prefix: Prefix) -> list[Warmth]:
         """Computes a prefix now, and notes where. Raises WeirError."""
@@ -90,15 +90,11 @@ class WarmKeeper:
         except WeirError as error:
             _log.info("prefix_left_cold", tenant_id=prefix.tenant_id, reason=error.reason)
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._look_s)
-            try:
-                await self._look_once()
-            except WeirError as error:
-                _log.info("prefix_warmth_unknown", reason=error.reason)
-            except Exception as error:
-                _log.error("prefix_warmth_failed", exc_info=error)
+    async def _look(self) -> None:
+        try:
+            await self._look_once()
+        except WeirError as error:
+            _log.info("prefix_warmth_unknown", reason=error.reason)
 
     async def _look_once(self) -> None:
         ready = set(await self._fleet.ready())

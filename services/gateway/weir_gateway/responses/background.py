@@ -10,10 +10,10 @@ import orjson
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_request_id
-from weir_gateway.batches.enqueued import most_enqueued
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
+from weir_gateway.jobs.enqueued import most_enqueued
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.room import JobRoom
 from weir_gateway.openai.exchange import Exchange

@@ -82,8 +82,7 @@ class InputTokensEndpoint(Endpoint):
         self._keeper = keeper
 
     async def _serve(self, exchange: Exchange) -> None:
-        caller = self._reception.authenticate(exchange.header("authorization"))
-        self._reception.check_rate(caller)
+        caller = self._reception.let_in(exchange.header("authorization"))
         request = count_request(parse_object(await exchange.body()))
         request = await self._keeper.complete(caller.tenant_id, request)
         prompt, _ = await self._preparer.tokenize(caller, request.request)

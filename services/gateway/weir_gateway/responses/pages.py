@@ -3,14 +3,13 @@
 from abc import abstractmethod
 from typing import Any
 
-from starlette.datastructures import QueryParams
-
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import new_request_id
-from weir_core.telemetry.context import bind_request
 from weir_gateway.flow.reception import Reception
 from weir_gateway.openai.endpoint import Endpoint
 from weir_gateway.openai.exchange import Exchange
+from weir_gateway.openai.list_json import list_json
+from weir_gateway.openai.query import Query
 from weir_gateway.responses.background import Background
 from weir_gateway.responses.event_stream import EventStream
 from weir_gateway.responses.store import ResponseStore, StoredResponse
@@ -18,7 +17,6 @@ from weir_gateway.responses.store import ResponseStore, StoredResponse
 _MOST_ITEMS = 100
 _ITEMS = 20
 _INT64 = 2**63
-_BOOLEANS = {"true": True, "false": False}
 
 
 class ResponsePage(Endpoint):
@@ -29,7 +27,7 @@ class ResponsePage(Endpoint):
         parts: of `Endpoint`.
     """
 
-    parameters: frozenset[str] = frozenset()
+    parameters: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -47,25 +45,14 @@ class ResponsePage(Endpoint):
         self._stream = stream
 
     async def _serve(self, exchange: Exchange) -> None:
-        caller = self._reception.authenticate(exchange.header("authorization"))
-        bind_request(tenant_id=caller.tenant_id)
-        self._reception.check_rate(caller)
-        query = exchange.query
-        for name in query:
-            if name.removesuffix("[]") not in self.parameters:
-                raise WeirError(
-                    Reason.UNSUPPORTED_FIELD,
-                    f"{name[:64]} is not supported: there is no such parameter",
-                    field=name[:64],
-                )
+        caller = self._reception.let_in(exchange.header("authorization"))
+        query = Query(exchange.query, self.parameters)
         response_id = exchange.path_parameter("response_id")
         stored = await self._store.get(caller.tenant_id, response_id, "response_id")
         await self._show(exchange, stored, query)
 
     @abstractmethod
-    async def _show(
-        self, exchange: Exchange, stored: StoredResponse, query: QueryParams
-    ) -> None: ...
+    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None: ...
 
     async def _reply(self, exchange: Exchange, value: Any) -> None:
         await exchange.reply_json(value, [self._request_id()])
@@ -78,11 +65,11 @@ class RetrievePage(ResponsePage):
     """`GET /v1/responses/{id}`."""
 
     # Obfuscation and includes change nothing of what is kept.
-    parameters = frozenset({"stream", "starting_after", "include", "include_obfuscation"})
+    parameters = ("stream", "starting_after", "include", "include[]", "include_obfuscation")
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: QueryParams) -> None:
-        after = _integer(query, "starting_after", -1, least=0, most=_INT64 - 1)
-        if not _boolean(query, "stream"):
+    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
+        after = query.integer("starting_after", default=-1, least=0, most=_INT64 - 1)
+        if not query.boolean("stream"):
             if "starting_after" in query:
                 raise InvalidField("starting_after", after, "left out, or sent with stream=true")
             await self._reply(exchange, await self._background.shown(stored))
@@ -100,14 +87,14 @@ class RetrievePage(ResponsePage):
 class CancelPage(ResponsePage):
     """`POST /v1/responses/{id}/cancel`."""
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: QueryParams) -> None:
+    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
         await self._reply(exchange, await self._background.cancel(stored))
 
 
 class DeletePage(ResponsePage):
     """`DELETE /v1/responses/{id}`."""
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: QueryParams) -> None:
+    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
         await self._background.delete(stored)
         await self._reply(exchange, {"id": stored.id, "object": "response", "deleted": True})
 
@@ -115,44 +102,17 @@ class DeletePage(ResponsePage):
 class InputItemsPage(ResponsePage):
     """`GET /v1/responses/{id}/input_items`: newest first unless `order=asc`."""
 
-    parameters = frozenset({"after", "limit", "order", "include"})
+    parameters = ("after", "limit", "order", "include", "include[]")
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: QueryParams) -> None:
-        limit = _integer(query, "limit", _ITEMS, least=1, most=_MOST_ITEMS)
-        order = query.get("order", "desc")
-        if order not in ("asc", "desc"):
-            raise InvalidField("order", order[:64], "asc or desc")
+    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
+        limit = query.integer("limit", default=_ITEMS, most=_MOST_ITEMS)
+        order = query.choice("order", ("asc", "desc"), default="desc")
         items = list(stored.items) if order == "asc" else list(reversed(stored.items))
-        after = query.get("after")
+        after = query.word("after")
         start = 0
-        if after is not None:
+        if after:
             found = [at for at, item in enumerate(items) if item["id"] == after]
             if not found:
-                raise InvalidField("after", after[:64], "the id of an item of this response")
+                raise InvalidField("after", after, "the id of an item of this response")
             start = found[0] + 1
-        page = items[start : start + limit]
-        listed = {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else None,
-            "last_id": page[-1]["id"] if page else None,
-            "has_more": start + limit < len(items),
-        }
-        await self._reply(exchange, listed)
-
-
-def _boolean(query: QueryParams, name: str) -> bool:
-    text = query.get(name, "false")
-    if text not in _BOOLEANS:
-        raise InvalidField(name, text[:64], "true or false")
-    return _BOOLEANS[text]
-
-
-def _integer(query: QueryParams, name: str, default: int, *, least: int, most: int) -> int:
-    text = query.get(name)
-    if text is None:
-        return default
-    told = text[:32]
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-        raise InvalidField(name, told, f"an integer from {least} to {most}")
-    return int(text)
+        await self._reply(exchange, list_json(items[start:], limit))

@@ -1,18 +1,15 @@
 """Responses, put together."""
 
-import asyncio
 from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
 from weir_core.clock import Clock
-from weir_core.errors import WeirError
-from weir_core.tasks import end_task
-from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.room import JobRoom
+from weir_gateway.repeating import Repeating
 from weir_gateway.responses.background import Background
 from weir_gateway.responses.dialect import ResponsesDialect
 from weir_gateway.responses.endpoint import InputTokensEndpoint, ResponsesEndpoint
@@ -24,8 +21,6 @@ from weir_gateway.responses.pages import CancelPage, DeletePage, InputItemsPage,
 from weir_gateway.responses.store import ResponseStore
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
-
-_log = get_logger(__name__)
 
 _SWEEP_S = 60.0
 
@@ -89,7 +84,7 @@ class ResponseRoom:
         parts = common | {"store": store, "background": background, "stream": stream}
         self._retrieve, self._delete = RetrievePage(**parts), DeletePage(**parts)
         self._cancel, self._items = CancelPage(**parts), InputItemsPage(**parts)
-        self._sweep: asyncio.Task[None] | None = None
+        self._sweep = Repeating("response_sweep", self._remove_expired, _SWEEP_S)
 
     def routes(self) -> list[BaseRoute]:
         """Of everything about responses."""
@@ -106,19 +101,12 @@ class ResponseRoom:
     def start(self) -> None:
         """Begins to remove what was kept long enough."""
         if self._state.on:
-            self._sweep = asyncio.create_task(self._keep_sweeping())
+            self._sweep.start()
 
     async def stop(self) -> None:
         """Ends it."""
-        if self._sweep is not None:
-            await end_task(self._sweep)
+        await self._sweep.stop()
 
-    async def _keep_sweeping(self) -> None:
-        while True:
-            try:
-                removed = await self._store.remove_expired(self._clock.now_us() // 1_000)
-            except WeirError as error:
-                _log.warning("responses_not_swept", reason=error.reason)
-                removed = 0
-            if not removed:
-                await asyncio.sleep(_SWEEP_S)
+    async def _remove_expired(self) -> None:
+        while await self._store.remove_expired(self._clock.now_us() // 1_000):
+            pass

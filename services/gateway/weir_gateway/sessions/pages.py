@@ -2,8 +2,8 @@
 
 from weir_core.errors import InvalidField
 from weir_core.ids import is_caller_id
-from weir_gateway.admin.pages import make_token, page_size, read_token
 from weir_gateway.caller.caller import Caller
+from weir_gateway.paging import cut, page_size, read_token
 from weir_gateway.sessions.desk import SessionDesk
 from weir_gateway.sessions.session import Session
 
@@ -26,9 +26,7 @@ class SessionPages:
         """
         most = page_size(size)
         found = await self._desk.page(caller, most + 1, _place(token))
-        page = found[:most]
-        last = page[-1] if len(found) > most else None
-        return page, make_token(f"{last.created_ms} {last.id}") if last is not None else ""
+        return cut(found, lambda last: f"{last.created_ms} {last.id}", most)
 
 
 def _place(token: str) -> tuple[int, str] | None:

@@ -13,7 +13,7 @@ from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.openai.fields import Fields
-from weir_gateway.openai.query import page_query
+from weir_gateway.openai.query import PAGE, Query
 from weir_gateway.openai.requests import model_name
 from weir_gateway.openai.whole_body import read_object
 from weir_gateway.sessions.desk import SessionDesk
@@ -62,7 +62,8 @@ class SessionRoutes:
     async def list(self, request: Request) -> Response:
         """`GET /v1/sessions`."""
         caller = self._caller(request)
-        found, token = await self._pages.page(caller, *page_query(request.query_params))
+        query = Query(request.query_params, PAGE)
+        found, token = await self._pages.page(caller, *query.page())
         data = [_json(session) for session in found]
         return self._reply({"object": "list", "data": data, "next_page_token": token})
 
@@ -78,9 +79,7 @@ class SessionRoutes:
         return self._reply({"id": session_id, "object": "session.deleted", "deleted": True})
 
     def _caller(self, request: Request) -> Caller:
-        caller = self._reception.authenticate(request.headers.get("authorization"))
-        self._reception.check_rate(caller)
-        return caller
+        return self._reception.let_in(request.headers.get("authorization"))
 
     def _reply(self, body: dict[str, Any]) -> Response:
         return JSONResponse(body, headers={"x-request-id": new_request_id(self._clock)})

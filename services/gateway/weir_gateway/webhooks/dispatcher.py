@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.jobs.repeating import repeat
 from weir_gateway.metrics import GatewayMetrics
+from weir_gateway.repeating import Repeating
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.outbox import Outbox
 from weir_gateway.webhooks.sender import Sender
@@ -19,6 +19,7 @@ _log = get_logger(__name__)
 SCHEDULE_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 _GONE = 410
 _POLL_S = 1.0
+_UPKEEP_S = 3_600.0
 _STOP_S = 2.0
 
 
@@ -49,21 +50,21 @@ class Dispatcher:
         self._metrics = metrics
         self._of_tenant: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loops: list[asyncio.Task[None]] = []
+        self._loops = (
+            Repeating("webhooks", self._deliver_due, self._wait),
+            Repeating("webhook_upkeep", outbox.remove_old, _UPKEEP_S),
+        )
         self._news = asyncio.Event()
 
     def start(self) -> None:
         """Begins to deliver."""
-        self._loops = [
-            asyncio.create_task(repeat("webhooks", self._deliver_due, self._wait)),
-            asyncio.create_task(repeat("webhook_upkeep", self._tend, _an_hour)),
-        ]
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """Ends; what is under way is delivered again later, under the same id."""
         for loop in self._loops:
-            await end_task(loop)
-        self._loops.clear()
+            await loop.stop()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_STOP_S)
         for task in list(self._tasks):
@@ -80,7 +81,9 @@ class Dispatcher:
         if free <= 0:
             return
         busy = [t for t, number in self._of_tenant.items() if number >= self._most_of_tenant]
-        for message in await self._outbox.take_due(min(free, self._most_of_tenant), busy):
+        # All that are taken may be one tenant's, be it that with the most of those not busy.
+        most = max((n for n in self._of_tenant.values() if n < self._most_of_tenant), default=0)
+        for message in await self._outbox.take_due(min(free, self._most_of_tenant - most), busy):
             self._of_tenant[message.tenant_id] += 1
             task = asyncio.create_task(self._deliver(message), name=message.id)
             self._tasks.add(task)
@@ -119,16 +122,9 @@ class Dispatcher:
             async with asyncio.timeout(_POLL_S):
                 await self._news.wait()
 
-    async def _tend(self) -> None:
-        await self._outbox.remove_old()
-
 
 def wait_ms(attempts: int) -> int | None:
     """Until the attempt after so many, milliseconds, a tenth more or less; None: no more."""
     if attempts > len(SCHEDULE_S):
         return None
     return round(SCHEDULE_S[attempts - 1] * 1_000 * random.uniform(0.9, 1.1))
-
-
-async def _an_hour() -> None:
-    await asyncio.sleep(3_600)

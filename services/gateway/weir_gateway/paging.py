@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from weir_core.errors import InvalidField
@@ -32,8 +32,19 @@ def page_of(
     """
     most, after = page_size(size), read_token(token)
     rest = sorted((item for item in items if name_of(item) > after), key=name_of)
-    page = rest[:most]
-    return page, make_token(name_of(page[-1])) if len(rest) > most else ""
+    return cut(rest, name_of, most)
+
+
+def cut(found: Sequence[_T], name_of: Callable[[_T], str], most: int) -> tuple[list[_T], str]:
+    """At most `most` of what was found, and the token of the page after; empty at the end.
+
+    Args:
+        found: one more than `most`, if there are so many.
+        name_of: what is read of the token again, to go on from there.
+        most: on the page.
+    """
+    page = list(found[:most])
+    return page, make_token(name_of(page[-1])) if len(found) > most else ""
 
 
 def make_token(name: str) -> str:
