@@ -1,6 +1,7 @@
 """Webhooks: what is sent, to whom, and how often."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
@@ -16,6 +17,7 @@ from weir_gateway.state.database import StateDatabase
 from weir_gateway.webhooks.addresses import is_public
 from weir_gateway.webhooks.connector import Connector
 from weir_gateway.webhooks.dispatcher import SCHEDULE_S, Dispatcher, wait_ms
+from weir_gateway.webhooks.endpoint_store import EndpointStore
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.outbox import LARGEST, Outbox
 from weir_gateway.webhooks.secret_store import SecretStore
@@ -201,6 +203,8 @@ async def test_a_name_that_changes_its_mind_gets_no_connection(receiver: Receive
         "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254",
         "fec0::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
         "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2001:0:7f00:1::80ff:fffe",
+        "::ffff:0:127.0.0.1", "::ffff:0:a9fe:a9fe", "64:ff9b:1::7f00:1", "100::1", "5f00::1",
+        "1::1", "2001:db8::1", "3fff::1", "4000::1",
         "not an address",
     ],
 )  # fmt: skip
@@ -233,6 +237,86 @@ def test_attempts_go_on_for_days_and_end() -> None:
     assert waits[-1] is None
     total_s = sum(wait or 0 for wait in waits) / 1_000
     assert 2 * 86_400 < total_s < 4 * 86_400
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".com", "a..b", "[1::2]a", "%00"])
+async def test_a_url_that_is_none_after_all_is_tried_by_the_schedule(
+    state: StateDatabase, host: str
+) -> None:
+    desk = Desk(state, private=False)
+    url = f"https://{host}/?token=hush"
+    check_webhook_url(url, allow_http=False)
+    try:
+        await desk.tell(url)
+        async with asyncio.timeout(15):
+            while not (await desk.rows())[0].last_error:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.01)
+        (row,) = await desk.rows()
+        now_ms = desk.clock.now_us() // 1_000
+        assert row.due_ms < now_ms + 6_000  # type: ignore[attr-defined]
+        assert "hush" not in row.last_error  # type: ignore[attr-defined]
+    finally:
+        await desk.dispatcher.stop()
+
+
+async def test_urls_without_number_that_are_gone_fill_no_table(
+    state: StateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weir_gateway.webhooks.outbox.MOST_GONE", 3)
+    clock = LateClock()
+    outbox, store = Outbox(state, SecretStore(state, clock), clock), EndpointStore(state)
+    await store.put("acme", "https://kept.example/")
+    for number in range(6):
+        clock.added_s += 1
+        url = f"https://{number}.example/"
+        for tenant in ("acme", "globex"):
+            await outbox.gone(Message(f"evt_{number}", tenant, url, b"{}", 1, ()))
+    await outbox.gone(Message("evt_9", "acme", "https://kept.example/", b"{}", 1, ()))
+    found = await store.list("acme")
+    assert [one.url for one in found if not one.registered] == [
+        f"https://{number}.example/" for number in (3, 4, 5)
+    ]
+    assert [one.url for one in found if one.registered] == ["https://kept.example/"]
+    assert len(await store.list("globex")) == 3
+    async with state.writing() as connection:
+        for url, told in (("https://5.example/", 0), ("https://0.example/", 1)):
+            assert await outbox.enqueue(connection, "acme", "job.completed", {}, url) == told
+
+
+async def test_of_one_tenant_no_more_than_its_share_is_under_way(
+    state: StateDatabase, receiver: Receiver
+) -> None:
+    desk = Desk(state)
+    receiver.delay_s = 60
+    try:
+        for _ in range(3):
+            await desk.tell(receiver.url)
+        await desk.until(lambda: len(receiver.received) == 3)
+        for _ in range(12):
+            await desk.tell(receiver.url)
+        await desk.tell(receiver.url, tenant="globex")
+        await desk.until(lambda: len(receiver.received) == 9)
+        rows = await desk.rows()
+        taken = Counter(row.tenant_id for row in rows if row.attempts)  # type: ignore[attr-defined]
+        assert taken == {"acme": 8, "globex": 1}
+    finally:
+        await desk.dispatcher.stop()
+
+
+async def test_old_messages_go_a_part_at_a_time(
+    state: StateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weir_gateway.webhooks.outbox._REMOVED_AT_ONCE", 4)
+    clock = LateClock()
+    outbox = Outbox(state, SecretStore(state, clock), clock)
+    async with state.writing() as connection:
+        for number in range(10):
+            url = f"https://{number}.example/"
+            await outbox.enqueue(connection, "acme", "job.completed", {}, url)
+    assert await outbox.remove_old() == 0
+    clock.added_s += 8 * 86_400
+    assert await outbox.remove_old() == 10
+    assert await outbox.remove_old() == 0
 
 
 async def test_a_payload_that_is_too_large_is_a_fault_of_ours(desk: Desk) -> None:
