@@ -1,5 +1,6 @@
 """Prefixes through both doors of a gateway."""
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -18,6 +19,7 @@ from weir.gateway.v1.inference_service_pb2 import (
 from weir.gateway.v1.prefix_service_pb2_grpc import PrefixServiceStub
 from weir_core.errors import Reason
 from weir_core.errors.status import from_rpc_error
+from weir_gateway.prefixes.prefix import Prefix, PrefixContent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -147,6 +149,46 @@ async def test_on_a_worker_that_joins_it_is_computed_too(gateway: Gateway) -> No
     count = len(gateway.workers[1].specs)
     await keeper._look_once()
     assert len(gateway.workers[1].specs) == count
+
+
+async def test_a_tenant_that_waits_holds_up_nobody_elses_prefix(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = gateway.app.edge
+    assert edge is not None
+    keeper = edge._prefixes.keeper
+    heads = [
+        Prefix(
+            tenant_id=tenant,
+            name=f"{tenant}-{number}",
+            version=1,
+            content=PrefixContent(text="x"),
+            models=(MODEL,),
+            api_key_id="k",
+            created_ms=1,
+        )
+        for tenant in ("slow", "quick")
+        for number in range(3)
+    ]
+    free, begun = asyncio.Event(), []
+
+    async def newest() -> list[Prefix]:
+        return heads
+
+    async def warm_on(head: Prefix, *_: object) -> None:
+        begun.append(head.name)
+        if head.tenant_id == "slow":
+            await free.wait()
+
+    monkeypatch.setattr(keeper._store, "newest_of_models", newest)
+    monkeypatch.setattr(keeper, "_warm_on", warm_on)
+    monkeypatch.setattr(keeper, "_known", set())
+    looking = asyncio.create_task(keeper._look_once())
+    await eventually(lambda: "quick-2" in begun)
+    assert [name for name in begun if name.startswith("slow")] == ["slow-0"]
+    free.set()
+    await looking
+    assert "slow-2" in begun
 
 
 async def test_over_grpc(gateway: Gateway) -> None:

@@ -42,6 +42,20 @@ async def test_versions_count_up_and_old_ones_are_given_up(state: StateDatabase)
     assert (await put(store, "a")).version == 6, "a number never comes back"
 
 
+async def test_names_that_were_used_are_bounded_too(
+    state: StateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_EVER", 2)
+    store = PrefixStore(state)
+    for name in ("a", "b"):
+        await put(store, name)
+        await store.delete("acme", name, NEWEST)
+    with pytest.raises(InvalidField, match="2 that were used already; use one of them again"):
+        await put(store, "c")
+    assert (await put(store, "b")).version == 2
+    assert (await put(store, "c", tenant="globex")).version == 1
+
+
 async def test_what_is_kept_is_what_was_put(state: StateDatabase) -> None:
     store = PrefixStore(state)
     made = await store.put("acme", "c", CHAT, models=["m", "n"], api_key_id="k", now_ms=NOW)

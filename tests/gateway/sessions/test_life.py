@@ -160,7 +160,9 @@ async def test_many_new_conversations_share_a_transaction(
         await room.stop()
 
 
-async def test_a_lost_database_refuses_sessions_but_no_conversation(tmp_path: Path) -> None:
+async def test_a_lost_database_refuses_sessions_but_no_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "gone"
     url = parse_database_url(f"sqlite:///{folder}/state.sqlite", "state_url", "a test")
     state, clock, who = StateDatabase(url), ManualClock(), caller()
@@ -174,6 +176,10 @@ async def test_a_lost_database_refuses_sessions_but_no_conversation(tmp_path: Pa
             await room.desk.turn_of(who, GenerationRequest(model="m", session_id=session.id), "m")
         assert caught.value.reason is Reason.STATE_UNAVAILABLE
         assert await room.desk.turn_of(who, label, "m") == known
+        reads = []
+        monkeypatch.setattr(room.desk._store, "find", lambda *key: reads.append(key))
+        assert await room.desk.turn_of(who, label, "m") == known
+        assert not reads, "the next ones do not wait for it"
     finally:
         await room.stop()
         await state.close()

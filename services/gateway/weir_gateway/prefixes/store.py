@@ -26,6 +26,8 @@ from weir_gateway.state.state import State
 
 KEPT_VERSIONS = 3
 MOST_NAMES = 200
+MOST_EVER = 10_000
+"""Names that a tenant may have used: their numbers are kept, so that none comes back."""
 _READ_S = 3.0
 _CLAIM_MS = 600_000
 _HEAD = (
@@ -61,11 +63,14 @@ class PrefixStore:
         """Keeps the next version, and gives up those before the `KEPT_VERSIONS` newest.
 
         Raises:
-            InvalidField: the tenant has `MOST_NAMES` prefixes of other names.
+            InvalidField: the tenant has `MOST_NAMES` prefixes of other names, or has used
+                `MOST_EVER`.
         """
         async with self._state.writing() as connection:
             version = await self._next_version(connection, tenant_id, name)
             await _check_count(connection, tenant_id, name)
+            if version == 1:
+                await _check_ever(connection, tenant_id, name)
             prefix = Prefix(
                 tenant_id=tenant_id,
                 name=name,
@@ -213,6 +218,14 @@ async def _check_count(connection: AsyncConnection, tenant_id: str, name: str) -
     if (await connection.scalar(others) or 0) >= MOST_NAMES:
         raise InvalidField(
             "name", name, f"one of the {MOST_NAMES} that there are; delete one of them first"
+        )
+
+
+async def _check_ever(connection: AsyncConnection, tenant_id: str, name: str) -> None:
+    used = select(func.count()).select_from(names).where(names.c.tenant_id == tenant_id)
+    if (await connection.scalar(used) or 0) > MOST_EVER:
+        raise InvalidField(
+            "name", name, f"one of the {MOST_EVER} that were used already; use one of them again"
         )
 
 

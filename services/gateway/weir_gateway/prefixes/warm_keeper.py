@@ -1,7 +1,8 @@
 """Keeps prefixes computed: after each new version, and on workers that join."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
@@ -20,6 +21,9 @@ _log = get_logger(__name__)
 _LOOK_S = 10.0
 _MOST_AT_ONCE = 256
 _MOST_OF_TENANT = 8
+_TENANTS_AT_ONCE = 32
+# For all that workers which came are to compute; what is left stays cold until it is asked for.
+_NEWCOMERS_S = 600.0
 
 
 class WarmKeeper:
@@ -100,26 +104,46 @@ class WarmKeeper:
         ready = set(await self._fleet.ready())
         came = ready - (self._known if self._known is not None else ready)
         if came:
+            of_tenants: dict[str, list[Prefix]] = defaultdict(list)
             for prefix in await self._store.newest_of_models():
-                for model, worker in came:
-                    if model in prefix.models:
-                        await self._warm_on(prefix, model, worker, ready)
+                of_tenants[prefix.tenant_id].append(prefix)
+            turns = asyncio.Semaphore(_TENANTS_AT_ONCE)
+            try:
+                async with asyncio.timeout(_NEWCOMERS_S):
+                    await asyncio.gather(
+                        *(self._warm_all(own, came, ready, turns) for own in of_tenants.values())
+                    )
+            except TimeoutError:
+                _log.warning("prefixes_left_cold", reason="workers took too long")
         self._known = ready
+
+    async def _warm_all(
+        self,
+        prefixes: Sequence[Prefix],
+        came: set[tuple[str, str]],
+        ready: set[tuple[str, str]],
+        turns: asyncio.Semaphore,
+    ) -> None:
+        """Those of one tenant, one after the other, in turn with those of others."""
+        for prefix in prefixes:
+            for model, worker in came:
+                if model in prefix.models:
+                    async with turns:
+                        await self._warm_on(prefix, model, worker, ready)
 
     async def _warm_on(
         self, head: Prefix, model: str, worker: str, ready: set[tuple[str, str]]
     ) -> None:
         now_ms = self._clock.now_us() // 1_000
-        if not await self._store.claim(head, model, worker, now_ms):
-            return
-        prefix = await self._store.find(head.tenant_id, head.name, head.version)
-        if prefix is None:
-            return
         among = {one for served, one in ready if served == model}
         try:
+            if not await self._store.claim(head, model, worker, now_ms):
+                return
+            prefix = await self._store.find(head.tenant_id, head.name, head.version)
+            if prefix is None:
+                return
             caller = self._reception.standing(prefix.tenant_id, prefix.api_key_id)
             warmths = await self._warmer.warm_on(caller, prefix, model, {worker}, among)
+            await self._store.warmed(prefix, warmths)
         except WeirError as error:
-            _log.info("prefix_left_cold", tenant_id=prefix.tenant_id, reason=error.reason)
-            return
-        await self._store.warmed(prefix, warmths)
+            _log.info("prefix_left_cold", tenant_id=head.tenant_id, reason=error.reason)

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from weir_core.errors import WeirError
-from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
+from weir_gateway.repeating import Repeating
 from weir_gateway.sessions.cache import SessionCache
 from weir_gateway.sessions.store import Deletion, SessionStore
 
@@ -44,17 +44,16 @@ class DeletionWatch:
         self._seen: int | None = None
         self._looked_at = float("-inf")
         self._needed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Repeating("session_deletions", self._look_when_needed, 0)
         self._failing = False
 
     def start(self) -> None:
         """Begins to look."""
-        self._task = asyncio.create_task(self._run(), name="session-deletions")
+        self._looks.start()
 
     async def stop(self) -> None:
         """Ends it."""
-        if self._task is not None:
-            await end_task(self._task)
+        await self._looks.stop()
 
     @property
     def seen(self) -> int | None:
@@ -65,13 +64,12 @@ class DeletionWatch:
         """Something is about to be cached."""
         self._needed.set()
 
-    async def _run(self) -> None:
-        while True:
-            await self._needed.wait()
-            await self._look()
-            await asyncio.sleep(self._poll_s)
-            if not len(self._cache):
-                self._needed.clear()
+    async def _look_when_needed(self) -> None:
+        await self._needed.wait()
+        await self._look()
+        await asyncio.sleep(self._poll_s)
+        if not len(self._cache):
+            self._needed.clear()
 
     async def _look(self) -> None:
         began = time.monotonic()

@@ -1,5 +1,7 @@
 """What callers do with their sessions."""
 
+import time
+
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import is_caller_id
@@ -25,6 +27,8 @@ from weir_gateway.sessions.store import SessionStore
 from weir_gateway.sessions.use_writer import UseWriter
 
 _log = get_logger(__name__)
+
+_AWAY_S = 5.0
 
 
 class SessionDesk:
@@ -59,6 +63,8 @@ class SessionDesk:
         self._on = on
         self._secret = secret
         self._clock = clock
+        # Until then no conversation waits for a database that has just failed to answer.
+        self._away_until = float("-inf")
 
     async def create(
         self, caller: Caller, model: str, conversation_id: str, idle_ttl_ms: int | None
@@ -177,11 +183,14 @@ class SessionDesk:
         """The session of a label, in the database if that answers: without it goes on too."""
         known = self._trusted(session.tenant_id, session.id)
         if known is None:
+            if time.monotonic() < self._away_until:
+                return session
             before = self._seen()
             try:
                 known = await self._store.find(session.tenant_id, session.id)
             except WeirError as error:
                 _log.warning("conversation_not_kept", reason=error.reason)
+                self._away_until = time.monotonic() + _AWAY_S
                 return session
             if known is None or not known.lives(self._now_ms):
                 await self._writer.make(session)

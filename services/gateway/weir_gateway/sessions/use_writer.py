@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
-from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
+from weir_gateway.repeating import Repeating
 from weir_gateway.sessions.session import Session
 from weir_gateway.sessions.session_use import SessionUse
 from weir_gateway.sessions.store import SessionStore
@@ -19,7 +19,6 @@ _MAKE_S = 0.5
 _AT_ONCE = 500
 _MOST_WAITING = 100_000
 _PURGE_S = 60.0
-_AGAIN_S = 1.0
 _STOP_S = 2.0
 
 _Key = tuple[str, str]
@@ -54,20 +53,20 @@ class UseWriter:
         self._new: dict[_Key, tuple[Session, asyncio.Future[None]]] = {}
         self._waiting: dict[_Key, SessionUse] = {}
         self._wake = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops = (
+            Repeating("session_uses", self._write_news, 0),
+            Repeating("session_purge", self._purge, _PURGE_S),
+        )
 
     def start(self) -> None:
         """Begins to write."""
-        self._tasks = [
-            asyncio.create_task(self._run(), name="session-uses"),
-            asyncio.create_task(self._purge(), name="session-purge"),
-        ]
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """Writes what waits, within bounds, and ends."""
-        if not self._tasks:
-            return
-        await asyncio.gather(*map(end_task, self._tasks))
+        for loop in self._loops:
+            await loop.stop()
         try:
             async with asyncio.timeout(_STOP_S):
                 await self._write()
@@ -102,29 +101,20 @@ class UseWriter:
         use = self._waiting.pop((tenant_id, session_id), None)
         return use.homes if use is not None else {}
 
-    async def _run(self) -> None:
-        while True:
-            await self._wake.wait()
-            if not self._new:
-                await asyncio.sleep(self._pause_s)
-            self._wake.clear()
-            try:
-                await self._write()
-            except WeirError as error:
-                _log.warning("session_uses_wait", error=error.message)
-                self._wake.set()
-                await asyncio.sleep(_AGAIN_S)
-            except Exception as error:
-                _log.error("session_uses_failed", exc_info=error)
-                self._wake.set()
-                await asyncio.sleep(_AGAIN_S)
+    async def _write_news(self) -> None:
+        await self._wake.wait()
+        if not self._new:
+            await asyncio.sleep(self._pause_s)
+        self._wake.clear()
+        try:
+            await self._write()
+        except BaseException:
+            self._wake.set()
+            raise
 
     async def _purge(self) -> None:
-        while True:
-            await asyncio.sleep(_PURGE_S)
-            with suppress(WeirError):
-                while await self._store.purge(self._clock.now_us() // 1_000):
-                    pass
+        while await self._store.purge(self._clock.now_us() // 1_000):
+            pass
 
     async def _write(self) -> None:
         while self._new:
