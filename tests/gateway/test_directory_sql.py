@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from tests.gateway.harness import eventually
 from tests.gateway.sql_directory import Desk, of_file, open_desk, ordered
 from tests.gateway.support import document_of
-from tests.ratelimiter.postgres import Postgres, running_postgres
+from tests.ratelimiter.postgres import Postgres
 from weir.directory.v1.directory_pb2 import Tenant, User
 from weir.gateway.v1.admin_service_pb2 import CreateKeyRequest
 from weir_core.clock import ManualClock
@@ -72,12 +72,6 @@ RICH["tenants"][0] |= {
     },
     "parameters": {"*": {"max_new_tokens": 50}, "tiny": {"top_k": -1}},
 }
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -280,6 +274,19 @@ async def test_a_rotated_key_has_two_secrets_until_the_overlap_ends(url: str) ->
             await desk.keys.rotate("test", made.key.id, timedelta(days=31))
 
 
+async def test_a_key_that_has_expired_gets_no_secret_that_would_open_nothing(url: str) -> None:
+    clock = ManualClock()
+    async with open_desk(url, RICH, clock) as desk:
+        request = CreateKeyRequest(tenant_id="acme", user_id="alice")
+        request.expire_time.FromMicroseconds(clock.now_us() + 60_000_000)
+        made = await desk.keys.create("test", request)
+        clock.advance_us(59_000_000)
+        await desk.keys.rotate("test", made.key.id, timedelta())
+        clock.advance_us(1_000_000)
+        with pytest.raises(WeirError, match="has not expired; make a new one instead"):
+            await desk.keys.rotate("test", made.key.id, timedelta())
+
+
 async def test_a_revoked_key_never_comes_back(url: str) -> None:
     async with open_desk(url, RICH) as desk, open_desk(url, RICH) as stale:
         made = await desk.keys.create("test", CreateKeyRequest(tenant_id="acme", user_id="alice"))
@@ -319,6 +326,23 @@ async def test_postgresql_tells_the_others_without_a_poll(url: str) -> None:
         revoked = other.publisher.required.key(key_id)
         assert revoked is not None
         assert revoked.revoked
+
+
+async def test_no_fault_ends_the_following(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_desk(url, RICH) as desk, open_desk(url) as other:
+        faults = [KeyError("a fault of ours")]
+        refresh = other.source._refresh
+
+        async def faulty() -> None:
+            if faults:
+                raise faults.pop()
+            await refresh()
+
+        monkeypatch.setattr(other.source, "_refresh", faulty)
+        await eventually(lambda: not faults)
+        key_id = RICH["tenants"][0]["keys"][0]["id"]
+        await desk.keys.revoke("admin", key_id)
+        await eventually(lambda: _is_revoked(other, key_id))
 
 
 async def test_a_follower_that_was_ahead_is_sent_nothing_older(url: str) -> None:

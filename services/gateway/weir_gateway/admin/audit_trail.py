@@ -4,6 +4,7 @@ from typing import Any
 
 from weir.gateway.v1.admin_service_pb2 import AuditEvent
 from weir_core.errors import InvalidField
+from weir_core.ids import check_id
 from weir_core.rpc.metadata import Metadata, first_value
 from weir_gateway.directory.sql.source import SqlDirectory
 from weir_gateway.paging import cut, page_size, read_token
@@ -25,6 +26,8 @@ class AuditTrail:
         Args:
             tenant_id: whose objects; empty: everybody's.
         """
+        if tenant_id:
+            check_id("tenant_id", tenant_id)
         most, before = page_size(size), _event_id(token)
         rows = await self._source.events(tenant_id, before, most + 1)
         page, more = cut(rows, lambda row: str(row["id"]), most)

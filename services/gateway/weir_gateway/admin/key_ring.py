@@ -70,6 +70,10 @@ class KeyRing:
             if record.body.get("revoked"):
                 raise InvalidField("api_key_id", key_id, "a key that is not revoked")
             now_ms = self._clock.now_us() // 1_000
+            if _has_expired(record.body.get("expires"), now_ms):
+                raise InvalidField(
+                    "api_key_id", key_id, "a key that has not expired; make a new one instead"
+                )
             kept = record.body["hashes"][:1] if overlap else []
             body = record.body | {"hashes": [made.hash.hex(), *kept]}
             end_ms = now_ms + overlap // timedelta(milliseconds=1) if overlap else None
@@ -110,6 +114,14 @@ class KeyRing:
             raise InvalidField("expire_time", str(error), "a time from 1970 on") from None
         if time.ToMicroseconds() <= self._clock.now_us() or at.year > _LAST_YEAR:
             raise InvalidField("expire_time", time.ToJsonString(), "a time to come, by year 9000")
+
+
+def _has_expired(expires: str | None, now_ms: int) -> bool:
+    if expires is None:
+        return False
+    end = Timestamp()
+    end.FromJsonString(expires)
+    return end.ToMilliseconds() <= now_ms
 
 
 def without_hashes(key: ApiKey) -> ApiKey:

@@ -5,9 +5,9 @@ import asyncio
 import structlog
 
 from weir_core.errors import WeirError
-from weir_core.tasks import end_task
 from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.directory.sql.source import SqlDirectory
+from weir_gateway.repeating import Repeating
 
 _log = structlog.get_logger(__name__)
 
@@ -28,19 +28,15 @@ class UseKeeper:
     def __init__(self, source: SqlDirectory, uses: KeyUses, *, every_s: float = 60.0) -> None:
         self._source = source
         self._uses = uses
-        self._every_s = every_s
-        self._task: asyncio.Task[None] | None = None
+        self._writes = Repeating("key_uses", self.keep, every_s)
 
     def start(self) -> None:
         """Begins."""
-        self._task = asyncio.create_task(self._run(), name="key-uses")
+        self._writes.start()
 
     async def stop(self) -> None:
         """Ends, and writes what is left."""
-        if self._task is None:
-            return
-        await end_task(self._task)
-        self._task = None
+        await self._writes.stop()
         try:
             async with asyncio.timeout(_LAST_S):
                 await self.keep()
@@ -56,8 +52,3 @@ class UseKeeper:
             await self._source.keep_uses(taken)
         except WeirError as error:
             _log.warning("key_uses_lost", keys=len(taken), problem=error.message)
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._every_s)
-            await self.keep()
