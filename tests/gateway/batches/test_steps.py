@@ -1,30 +1,28 @@
 """The steps of a batch on both databases: whoever makes them, and however often they are cut off,
 each line becomes one job and one line of output."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.batches.world import DAY_MS, LINES, MOST, World
-from tests.ratelimiter.postgres import Postgres, running_postgres
+from tests.ratelimiter.postgres import Postgres
 from weir_core.database.url import parse_database_url
 from weir_core.errors import WeirError
 from weir_gateway.batches.batch import BatchState
 from weir_gateway.batches.lease import LEASE_MS, LeaseLost
 from weir_gateway.files.file import Purpose
 from weir_gateway.files.file_store import CHUNK_BYTES
+from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.job import JobState
+from weir_gateway.jobs.leases import JobLeases, LeaseBounds
+from weir_gateway.jobs.outcome import End
+from weir_gateway.jobs.upkeep import JobUpkeep
 from weir_gateway.state.database import StateDatabase
 
 EXPECTED = [(number, f"line-{number}") for number in range(LINES)]
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -106,10 +104,39 @@ async def test_output_is_in_order_and_once_whoever_writes_it(world: World) -> No
     assert await world.output(ended.output_file_id) == names[:10] + names[20:]
     assert await world.output(ended.error_file_id) == names[10:20]
     assert [one.state for one in world.ended] == [BatchState.COMPLETED]
-    for expected in (400, 50, 0):
-        async with world.state.writing() as connection:
-            gone = await world.jobs.drop_lines(connection, "acme", batch.id, most=400)
-        assert gone == expected
+    await world.jobs.drop_lines("globex", batch.id)
+    assert len(await world.lines()) == LINES
+    await world.jobs.drop_lines("acme", batch.id)
+    assert not await world.lines()
+
+
+async def test_lines_are_kept_until_their_batch_has_ended_and_go_then(world: World) -> None:
+    await world.accepted()
+    lease = await world.take()
+    batch = await world.insert_all(lease)
+    upkeep = JobUpkeep(world.state, JobEnds(), world.clock, retention_ms=1)
+    leases = JobLeases(world.state, JobEnds(), world.clock, LeaseBounds(retention_ms=1))
+    await leases.join("one")
+    for job in await leases.claim("one", "acme", 10):
+        assert await leases.end("one", job, End(state=JobState.SUCCEEDED, result=b"{}"))
+    (queued, *_) = await world.jobs.of_batch("acme", batch.id, after_line=10, limit=1)
+    await world.jobs.cancel("acme", queued.id)
+    world.clock.advance_us(30_000 * DAY_MS)
+    await upkeep.expire()
+    assert (await upkeep.remove(), await upkeep.remove()) == (0, 0)
+    assert len(await world.lines()) == LINES
+    await world.store.sweep()
+    assert len(await world.lines()) == LINES
+    lease = await world.take()
+    await world.finaliser.begin(batch, lease, await world.jobs.counts(batch.id))
+    while (batch := await world.look(lease)).written < batch.total:
+        await world.finaliser.write_slice(batch, lease)
+    await world.finaliser.end(batch, lease)
+    # Whoever ended it died before it dropped them.
+    assert len(await world.lines()) == LINES
+    await world.store.sweep()
+    assert not await world.lines()
+    assert (await world.store.get("acme", batch.id)).completed == 10
 
 
 async def test_one_whose_window_ends_keeps_what_was_done_and_is_expired(world: World) -> None:

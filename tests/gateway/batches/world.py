@@ -63,7 +63,6 @@ class World:
             jobs=self.jobs,
             clock=self.clock,
             longest=10_000,
-            kept_ms=DAY_MS,
         )
         self.finaliser = Finaliser(
             state=self.state,

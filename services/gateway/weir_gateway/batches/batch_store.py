@@ -16,6 +16,7 @@ from weir_gateway.files.file import Purpose
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.jobs.job import JobState
 from weir_gateway.jobs.store import JobStore
+from weir_gateway.jobs.tables import jobs
 from weir_gateway.state.state import State
 
 _CANCELLABLE = (BatchState.VALIDATING.value, BatchState.IN_PROGRESS.value)
@@ -111,11 +112,21 @@ class BatchStore:
         return int((await connection.execute(query)).scalar_one())
 
     async def sweep(self) -> None:
-        """Removes batches that ended long ago."""
+        """Removes batches that ended long ago, and lines of ended ones that were left."""
+        has_lines = select(jobs.c.id).where(jobs.c.batch_id == batches.c.id).exists()
+        left = select(batches.c.tenant_id, batches.c.id).where(
+            batches.c.state.in_(_ENDED), has_lines
+        )
+        async with self._state.reading() as connection:
+            found = (await connection.execute(left)).all()
+        for tenant_id, batch_id in found:
+            await self._jobs.drop_lines(tenant_id, batch_id)
         before_ms = self._clock.now_us() // 1_000 - _KEPT_MS
         async with self._state.writing() as connection:
             await connection.execute(
-                delete(batches).where(batches.c.state.in_(_ENDED), batches.c.ended_ms < before_ms)
+                delete(batches).where(
+                    batches.c.state.in_(_ENDED), batches.c.ended_ms < before_ms, ~has_lines
+                )
             )
 
     async def _read(self, connection: AsyncConnection, tenant_id: str, batch_id: str) -> Batch:

@@ -30,7 +30,6 @@ class Inserter:
         jobs: where lines go.
         clock: time.
         longest: bytes of a line.
-        kept_ms: how long lines are kept that were cancelled before they were jobs.
     """
 
     def __init__(
@@ -41,14 +40,12 @@ class Inserter:
         jobs: JobStore,
         clock: Clock,
         longest: int,
-        kept_ms: int,
     ) -> None:
         self._state = state
         self._files = files
         self._jobs = jobs
         self._clock = clock
         self._longest = longest
-        self._kept_ms = kept_ms
 
     async def insert_slice(self, batch: Batch, lease: BatchLease) -> None:
         """Makes jobs of the next lines; of a batch that is cancelled, ended ones.
@@ -112,6 +109,5 @@ class Inserter:
             custom_id=found.custom_id,
             state=JobState.CANCELLED if cancelled else JobState.QUEUED,
             ended_ms=now_ms if cancelled else 0,
-            expires_ms=now_ms + self._kept_ms if cancelled else 0,
             error_reason=Reason.CANCELLED.value if cancelled else "",
         )

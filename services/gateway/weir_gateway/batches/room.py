@@ -23,8 +23,6 @@ from weir_gateway.jobs.room import JobRoom
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
 
-_LINES_KEPT_MS = 3 * 86_400_000
-
 
 class BatchRoom:
     """Store, pages and driver of batches.
@@ -70,7 +68,6 @@ class BatchRoom:
                 jobs=jobs.store,
                 clock=clock,
                 longest=max_line,
-                kept_ms=_LINES_KEPT_MS,
             ),
             finaliser=Finaliser(
                 state=state, files=files, jobs=jobs.store, clock=clock, ended=ended

@@ -23,7 +23,6 @@ _log = get_logger(__name__)
 
 _SHORTEST_LOOK_MS, _LONGEST_LOOK_MS = 300, 5_000
 _LINES_PER_LOOK_MS = 10
-_DROPPED = 200
 _PASSES = 500
 
 
@@ -153,17 +152,11 @@ class BatchSteps:
             await self._ended(connection, replace(batch, state=state, ended_ms=now_ms))
 
     async def _forget_lines(self, batch: Batch) -> None:
-        """What they came to is in the files. Some at once, so that no writer waits long for it."""
-        left = True
+        """What they came to is in the files."""
         try:
-            while left:
-                async with self._state.writing() as connection:
-                    gone = await self._jobs.drop_lines(
-                        connection, batch.tenant_id, batch.id, most=_DROPPED
-                    )
-                left = gone == _DROPPED
+            await self._jobs.drop_lines(batch.tenant_id, batch.id)
         except WeirError as error:
-            # They go when they have been kept long enough.
+            # The sweep drops them.
             _log.warning("batch_lines_kept", batch_id=batch.id, reason=error.reason)
 
     def _now_ms(self) -> int:

@@ -34,7 +34,7 @@ class Job:
         body: the request. Empty in lists, as `result` is.
         version: grows with each change.
         deadline_ms: the end of its completion window: what has not ended by then expires.
-        expires_ms: it is removed after it; set when it has ended.
+        expires_ms: it is removed after it; set when it has ended. A line is removed with its batch.
         not_before_ms: a queued job is not tried before; 0 when it is added: at once.
         attempt: number of the newest attempt; 0 before the first.
         failures: attempts that a fault of ours ended, those included whose gateway died.

@@ -16,7 +16,7 @@ from weir_core.clock import Clock
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.outcome import Again, End, cancelled_error
-from weir_gateway.jobs.rows import read_one, to_job, whole_columns
+from weir_gateway.jobs.rows import kept_until, read_one, to_job, whole_columns
 from weir_gateway.jobs.tables import jobs, runners
 from weir_gateway.state.state import State
 
@@ -245,7 +245,7 @@ class JobLeases:
                 state=end.state.value,
                 runner_id="",
                 ended_ms=now_ms,
-                expires_ms=now_ms + self._bounds.retention_ms,
+                expires_ms=kept_until(now_ms, self._bounds.retention_ms),
                 version=jobs.c.version + 1,
                 result=end.result,
                 usage=end.usage.SerializeToString(),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import ColumnElement, Row, Select, case, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir.common.v1.usage_pb2 import Usage
@@ -46,6 +46,11 @@ def to_row(job: Job) -> dict[str, Any]:
     # What waits longest has its turn first, tried before or not.
     values["not_before_ms"] = job.not_before_ms or job.created_ms
     return values | {"runner_id": "", "charge": b"", "charge_due_ms": 0}
+
+
+def kept_until(now_ms: int, retention_ms: int) -> ColumnElement[int]:
+    """When a job that ends now is removed; lines of a batch are kept until it drops them."""
+    return case((jobs.c.batch_id == "", now_ms + retention_ms), else_=0)
 
 
 async def read_one(connection: AsyncConnection, *conditions: Any) -> Job | None:

@@ -11,11 +11,12 @@ from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.job import Job, JobState
-from weir_gateway.jobs.rows import read_one, select_heads, select_jobs, to_job, to_row
+from weir_gateway.jobs.rows import kept_until, read_one, select_heads, select_jobs, to_job, to_row
 from weir_gateway.jobs.tables import jobs
 from weir_gateway.state.state import State
 
 _ADDED_AT_ONCE = 500
+_DROPPED_AT_ONCE = 200
 _ENQUEUED_WAIT_S = 60.0
 _NOT_ENDED = (JobState.QUEUED.value, JobState.RUNNING.value)
 
@@ -207,10 +208,11 @@ class JobStore:
         async with self._state.reading() as connection:
             return [to_job(row) for row in await connection.execute(statement)]
 
-    async def drop_lines(
-        self, connection: AsyncConnection, tenant_id: str, batch_id: str, *, most: int
-    ) -> int:
-        """Removes lines of a batch that have ended and owe nothing any more; how many."""
+    async def drop_lines(self, tenant_id: str, batch_id: str) -> None:
+        """Removes lines of a batch that have ended and owe nothing any more.
+
+        Some at once, so that no writer waits long for it.
+        """
         some = (
             select(jobs.c.id)
             .where(
@@ -219,11 +221,14 @@ class JobStore:
                 jobs.c.state.not_in(_NOT_ENDED),
                 jobs.c.charge_due_ms == 0,
             )
-            .limit(most)
+            .limit(_DROPPED_AT_ONCE)
         )
-        ids = list((await connection.execute(some)).scalars())
-        await connection.execute(delete(jobs).where(jobs.c.id.in_(ids)))
-        return len(ids)
+        left = True
+        while left:
+            async with self._state.writing() as connection:
+                ids = list((await connection.execute(some)).scalars())
+                await connection.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+            left = len(ids) == _DROPPED_AT_ONCE
 
     async def enqueued_tokens(self, connection: AsyncConnection, tenant_id: str, model: str) -> int:
         """What a tenant's offline work on a model counts as that has not ended."""
@@ -258,7 +263,7 @@ class JobStore:
             "version": jobs.c.version + 1,
             "state": if_queued(JobState.CANCELLED.value, "state"),
             "ended_ms": if_queued(now_ms, "ended_ms"),
-            "expires_ms": if_queued(now_ms + self._retention_ms, "expires_ms"),
+            "expires_ms": if_queued(kept_until(now_ms, self._retention_ms), "expires_ms"),
             "error_reason": if_queued(Reason.CANCELLED.value, "error_reason"),
             "error_message": if_queued("the job was cancelled before it ran", "error_message"),
         }

@@ -6,7 +6,7 @@ from weir_core.clock import Clock
 from weir_core.errors import Reason
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.job import JobState
-from weir_gateway.jobs.rows import read_one
+from weir_gateway.jobs.rows import kept_until, read_one
 from weir_gateway.jobs.tables import jobs
 from weir_gateway.state.state import State
 
@@ -46,7 +46,7 @@ class JobUpkeep:
                 .values(
                     state=JobState.EXPIRED.value,
                     ended_ms=now_ms,
-                    expires_ms=now_ms + self._retention_ms,
+                    expires_ms=kept_until(now_ms, self._retention_ms),
                     version=jobs.c.version + 1,
                     error_reason=Reason.DEADLINE_EXCEEDED.value,
                     error_message=_MESSAGE,
