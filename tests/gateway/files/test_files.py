@@ -6,10 +6,11 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 
-from tests.gateway.harness import Gateway
+from tests.gateway.harness import Gateway, eventually
 from weir_gateway.files.bounds import MAX_FILE_BYTES
 from weir_gateway.files.content_response import ContentResponse
 
@@ -95,8 +96,8 @@ async def test_another_tenants_file_is_not_there(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ([FILE], "purpose is None; it must be one of batch, user_data"),
-        ([PURPOSE], "file is None"),
+        ([FILE], "purpose is null; it must be one of batch, user_data"),
+        ([PURPOSE], "file is null"),
         ([FILE, FILE, PURPOSE], "two files"),
         ([FILE, PURPOSE, PURPOSE], "is there twice"),
         ([FILE, PURPOSE, ("purpos", "", b"x")], "there is no such field"),
@@ -145,6 +146,52 @@ async def test_an_announced_size_that_is_too_large_is_refused(gateway: Gateway) 
     writer.close()
     assert b"413" in answer.split(b"\r\n")[0]
     assert f"of at most {MAX_FILE_BYTES} is taken".encode() in answer
+
+
+async def test_a_body_that_never_ends_is_refused(gateway: Gateway) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield boundary_body([PURPOSE, FILE])
+        for _ in range(100):
+            yield b"x" * 100_000
+
+    response = await gateway.http.post("/v1/files", content=endless(), headers=FORM)
+    assert response.status_code == 413
+    assert "around its file; at most 1000000" in response.json()["error"]["message"]
+    assert (await gateway.openai().files.list()).data == []
+
+
+async def test_one_tenants_uploads_leave_room_for_others(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weir_gateway.files.uploader._OF_A_TENANT", 2)
+    ends = asyncio.Event()
+    begun = 0
+    whole = boundary_body([PURPOSE, FILE])
+
+    async def slow() -> AsyncIterator[bytes]:
+        nonlocal begun
+        yield whole[:20]
+        begun += 1
+        await ends.wait()
+        yield whole[20:]
+
+    async def upload(content: Any, **headers: str) -> httpx2.Response:
+        return await gateway.http.post("/v1/files", content=content, headers=FORM | headers)
+
+    running = [asyncio.create_task(upload(slow())) for _ in range(2)]
+    files = gateway.openai().files
+    await eventually(lambda: begun == 2)
+    refused = await upload(whole)
+    assert refused.status_code == 503
+    assert "2 uploads of this account" in refused.json()["error"]["message"]
+    other = f"Bearer {gateway.other_key.secret}"
+    taken = await upload(whole, authorization=other)
+    assert taken.status_code == 200
+    await gateway.openai(api_key=gateway.other_key.secret).files.delete(taken.json()["id"])
+    ends.set()
+    made = [*[await task for task in running], await upload(whole)]
+    for one in made:
+        await files.delete(one.json()["id"])
 
 
 async def test_a_client_that_leaves_leaves_nothing(gateway: Gateway) -> None:

@@ -8,6 +8,9 @@ from weir_core.errors import Reason, WeirError
 MAX_FILE_BYTES = 209_715_200
 """Of one file: 200 MiB."""
 
+FORM_BYTES = 1_000_000
+"""Of an upload, its file apart."""
+
 _MAX_FILES = 1_000
 _MAX_BYTES = 10_000_000_000
 

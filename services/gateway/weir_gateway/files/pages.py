@@ -11,7 +11,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.errors.openai import to_http
 from weir_core.ids import new_request_id
 from weir_gateway.caller.caller import Caller
-from weir_gateway.files.bounds import MAX_FILE_BYTES, bounds_of
+from weir_gateway.files.bounds import FORM_BYTES, MAX_FILE_BYTES, bounds_of
 from weir_gateway.files.content_response import ContentResponse
 from weir_gateway.files.file import File
 from weir_gateway.files.file_remover import FileRemover
@@ -24,7 +24,6 @@ from weir_gateway.openai.list_json import list_json
 from weir_gateway.openai.query import Query
 
 _MOST_LISTED = 10_000
-_FORM_BYTES = 1_000_000
 _DISCARDED = 2 * MAX_FILE_BYTES
 
 
@@ -74,7 +73,7 @@ class FilePages:
         except ClientDisconnect:
             return Response(status_code=499)
         except WeirError as error:
-            await body.discard(_DISCARDED if error.wire.http == 413 else _FORM_BYTES)
+            await body.discard(_DISCARDED if error.wire.http == 413 else FORM_BYTES)
             status, told, headers = to_http(error, new_request_id(self._clock))
             if not body.complete:
                 headers["connection"] = "close"
@@ -154,7 +153,7 @@ def file_json(file: File) -> dict[str, Any]:
 
 
 def _check_announced(size: int) -> None:
-    if size > MAX_FILE_BYTES + _FORM_BYTES:
+    if size > MAX_FILE_BYTES + FORM_BYTES:
         raise WeirError(
             Reason.BODY_TOO_LARGE,
             f"the upload has {size} bytes; a file of at most {MAX_FILE_BYTES} is taken; split it",

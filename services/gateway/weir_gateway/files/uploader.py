@@ -1,10 +1,11 @@
 """Takes an upload into the store while it comes: never more of it than a chunk is in memory."""
 
 import asyncio
+from collections import Counter
 
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.files.bounds import MAX_FILE_BYTES, FileBounds
+from weir_gateway.files.bounds import FORM_BYTES, MAX_FILE_BYTES, FileBounds
 from weir_gateway.files.file import File
 from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import CHUNK_BYTES, FileStore
@@ -14,7 +15,8 @@ from weir_gateway.files.upload_form import UploadForm
 
 _log = get_logger(__name__)
 
-_AT_ONCE = 64
+_AT_ONCE, _OF_A_TENANT = 64, 16
+_LONGEST_S = 3_600.0
 _RETRY_S = 2.0
 _ABANDON_S = 10.0
 
@@ -25,7 +27,7 @@ class Uploader:
     def __init__(self, store: FileStore, remover: FileRemover) -> None:
         self._store = store
         self._remover = remover
-        self._running = 0
+        self._running: Counter[str] = Counter()
 
     async def take(
         self, tenant_id: str, bounds: FileBounds, form: UploadForm, body: UploadBody
@@ -38,17 +40,22 @@ class Uploader:
             WeirError: it is not in order, too large, too slow, or one too many.
             ClientDisconnect: the client went away.
         """
-        if self._running >= _AT_ONCE:
-            raise WeirError(
-                Reason.OVERLOADED,
-                f"this gateway takes {_AT_ONCE} uploads at once already",
-                retry_after_s=_RETRY_S,
-            )
-        self._running += 1
+        if self._running.total() >= _AT_ONCE:
+            raise _too_many(f"{_AT_ONCE} uploads")
+        if self._running[tenant_id] >= _OF_A_TENANT:
+            raise _too_many(f"{_OF_A_TENANT} uploads of this account")
+        self._running[tenant_id] += 1
         try:
-            return await self._take(tenant_id, bounds, form, body)
+            async with asyncio.timeout(_LONGEST_S):
+                return await self._take(tenant_id, bounds, form, body)
+        except TimeoutError:
+            raise WeirError(
+                Reason.DEADLINE_EXCEEDED,
+                f"the upload was not there after {_LONGEST_S:.0f} s; split the file",
+            ) from None
         finally:
-            self._running -= 1
+            self._running[tenant_id] -= 1
+            self._running += Counter()
 
     async def _take(
         self, tenant_id: str, bounds: FileBounds, form: UploadForm, body: UploadBody
@@ -69,9 +76,13 @@ class Uploader:
         self, file_id: str, bounds: FileBounds, form: UploadForm, body: UploadBody
     ) -> None:
         chunk = bytearray()
-        size = 0
+        size = form_size = 0
         async for piece in body.pieces():
-            chunk += form.feed(piece)
+            content = form.feed(piece)
+            form_size += len(piece) - len(content)
+            if form_size > FORM_BYTES:
+                raise _bad_form(form_size)
+            chunk += content
             while len(chunk) >= CHUNK_BYTES:
                 size += CHUNK_BYTES
                 _check_size(size)
@@ -88,6 +99,22 @@ class Uploader:
         except (WeirError, TimeoutError):
             # The sweep removes it.
             _log.warning("upload_left_to_sweep", file_id=file_id)
+
+
+def _too_many(what: str) -> WeirError:
+    return WeirError(
+        Reason.OVERLOADED,
+        f"this gateway takes {what} at once already; send it later",
+        retry_after_s=_RETRY_S,
+    )
+
+
+def _bad_form(size: int) -> WeirError:
+    return WeirError(
+        Reason.BODY_TOO_LARGE,
+        f"the upload has {size} bytes or more around its file; at most {FORM_BYTES} are taken",
+        field="body",
+    )
 
 
 def _check_size(size: int) -> None:
