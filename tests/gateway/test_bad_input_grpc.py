@@ -40,6 +40,15 @@ BAD: list[tuple[pb.GenerateRequest, str, tuple[str, ...]]] = [
     (good(chat=chat(("tool", "x"))), "messages", ("no tools here",)),
     (good(chat=chat(("user", "x"), tools_json=["{"])), "chat.tools_json[0]", ("JSON object",)),
     (good(chat=chat(("user", "x"), tools_json=["[1]"])), "chat.tools_json[0]", ("JSON object",)),
+    *(
+        (good(chat=chat(("user", "x"), tools_json=[text])), "chat.tools_json[0]", ("written",))
+        for text in (
+            '{"x": NaN}',
+            '{"x": 1e999}',
+            '{"x": "\\ud800"}',
+            '{"x": ' + "[" * 600 + "]" * 600 + "}",
+        )
+    ),
     (pb.GenerateRequest(model=MODEL, max_new_tokens=1), "input", ("chat, prompt",)),
     (good(prompt=""), "prompt", ("0 characters",)),
     (good(token_input=pb.TokenInput()), "token_input.token_ids", ("at least one",)),

@@ -1,6 +1,7 @@
 """Prefixes through both doors of a gateway."""
 
 import asyncio
+import json
 from typing import Any
 
 import grpc
@@ -246,6 +247,17 @@ async def test_bad_requests_name_the_field(
     response = await gateway.http.request(method, f"/v1/prefixes/{path}", json=body)
     assert response.status_code in (400, 404)
     assert response.json()["error"]["param"] == param
+
+
+async def test_a_number_that_no_answer_could_tell_again_is_refused(gateway: Gateway) -> None:
+    function = {"name": "f", "parameters": {"x": 7}}
+    messages = [{"role": "system", "content": "x"}]
+    body = {"messages": messages, "tools": [{"type": "function", "function": function}]}
+    content = json.dumps(body).replace("7", "1e999")
+    response = await gateway.http.put("/v1/prefixes/infinite", content=content)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "tools[0].function.parameters")
+    assert "JSON that can be written again" in error["message"]
 
 
 @pytest.mark.parametrize("reference", ["a b", "a@0", "a@x", "nobody", "nobody@7"])

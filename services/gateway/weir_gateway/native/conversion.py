@@ -19,6 +19,7 @@ from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.intake.checks import check_message_count, check_token_count
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
+from weir_gateway.intake.json_checks import WRITABLE, is_writable
 from weir_gateway.intake.output_format import OutputFormat
 from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.intake.shape import Shape
@@ -130,6 +131,8 @@ def _objects(field: str, text: str) -> tuple[Mapping[str, Any], ...]:
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(entry, dict) for entry in values):
         raise InvalidField(field, Shape(text), "a JSON object or a list of them")
+    if not is_writable(values):
+        raise InvalidField(field, Shape(text), WRITABLE)
     return tuple(values)
 
 

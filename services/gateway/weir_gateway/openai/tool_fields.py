@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from weir_core.errors import InvalidField
+from weir_gateway.intake.json_checks import WRITABLE, is_writable
 from weir_gateway.intake.output_format import OutputFormat
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
@@ -126,15 +127,13 @@ def checked_name(fields: Fields, field: str) -> str:
 
 
 def check_writable(fields: Fields, field: str, value: Any) -> None:
-    """Refuses what cannot be written as JSON again, such as lone surrogates.
+    """Refuses what cannot be written as JSON again; see `is_writable`.
 
     Raises:
         InvalidField: it cannot.
     """
-    try:
-        orjson.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        raise fields.invalid(field, Shape(value), "JSON that can be written again") from None
+    if not is_writable(value):
+        raise fields.invalid(field, Shape(value), WRITABLE)
 
 
 def _choice(fields: Fields, tools: tuple[Tool, ...]) -> tuple[str, str]:
