@@ -1,19 +1,13 @@
 """State databases of both kinds, for tests of what is kept in them."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.ratelimiter.postgres import Postgres, running_postgres
+from tests.ratelimiter.postgres import Postgres
 from weir_core.database.url import parse_database_url
 from weir_gateway.state.database import StateDatabase
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest_asyncio
 from tests.gateway.endings import BODY, settled
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import Gateway, eventually, running_gateway
-from tests.ratelimiter.postgres import Postgres, running_postgres
+from tests.ratelimiter.postgres import Postgres
 from weir.directory.v1.directory_pb2 import OnRevoke
 from weir.gateway.v1 import admin_service_pb2 as pb
 from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
@@ -49,12 +49,6 @@ class Pair:
         for gateway in self.both:
             await _until(gateway, lambda index: index.key(key.id) is not None)
         return key
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgresql"])

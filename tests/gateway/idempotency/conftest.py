@@ -1,16 +1,10 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from tests.gateway.idempotency.pair import Pair, running_pair
-from tests.ratelimiter.postgres import Postgres, running_postgres
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
+from tests.ratelimiter.postgres import Postgres
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgresql"])

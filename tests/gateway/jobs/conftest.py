@@ -4,9 +4,9 @@ import pytest
 import pytest_asyncio
 
 from tests.gateway.harness import Gateway, running_gateway
-from tests.gateway.state_databases import postgres_server, state
+from tests.gateway.state_databases import state
 
-__all__ = ["postgres_server", "state"]
+__all__ = ["state"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

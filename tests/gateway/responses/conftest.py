@@ -4,10 +4,10 @@ import pytest
 import pytest_asyncio
 
 from tests.gateway.harness import Gateway
-from tests.gateway.state_databases import postgres_server, state
+from tests.gateway.state_databases import state
 from tests.gateway.tool_site import tool_gateway
 
-__all__ = ["postgres_server", "state"]
+__all__ = ["state"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
