@@ -59,6 +59,10 @@ def read_token(token: str) -> str:
         InvalidField: it is not one of ours.
     """
     try:
-        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+        name = base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        raise InvalidField("page_token", token, "empty, or a next_page_token") from None
+        name = "\0"
+    if "\0" in name:
+        # Which no name has, and not every database takes.
+        raise InvalidField("page_token", token, "empty, or a next_page_token")
+    return name

@@ -95,6 +95,13 @@ async def test_the_same_key_gives_the_same_job(site: Gateway) -> None:
     await until(site, first["id"])
 
 
+@pytest.mark.parametrize("token", ["%%%", "AA==", "/w==", "ä"])
+async def test_a_token_of_nobody_is_refused(site: Gateway, token: str) -> None:
+    answer = await site.http.get("/v1/jobs", params={"page_token": token})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "page_token"
+
+
 async def test_another_tenants_job_is_not_there(site: Gateway) -> None:
     site.scheduler.hold = True
     job = await submit(site)

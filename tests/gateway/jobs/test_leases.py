@@ -125,6 +125,14 @@ async def test_an_attempt_that_another_ended_is_not_charged(
     assert site.told == {job.id: 1}
 
 
+async def test_ids_that_no_database_can_hold_are_of_no_job(make: Callable[..., Site]) -> None:
+    site = make()
+    for job_id in ("", "job\0", "ä", "x" * 200):
+        with pytest.raises(WeirError) as caught:
+            await site.store.get("acme", job_id)
+        assert caught.value.reason is Reason.JOB_NOT_FOUND
+
+
 async def test_a_job_that_kills_whoever_runs_it_fails_in_the_end(
     make: Callable[..., Site],
 ) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
+from weir_core.ids import is_caller_id
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.rows import kept_until, read_one, select_heads, select_jobs, to_job, to_row
@@ -99,6 +100,8 @@ class JobStore:
 
     async def get(self, tenant_id: str, job_id: str) -> Job:
         """A whole job. Raises WeirError(JOB_NOT_FOUND)."""
+        if not is_caller_id(job_id):
+            raise _not_found()
         async with self._state.reading() as connection:
             found = await read_one(connection, *_named(tenant_id, job_id))
         if found is None:
