@@ -105,7 +105,7 @@ def _create_webhooks() -> None:
         sa.Column("body", sa.LargeBinary, nullable=False),
     )
     for name, columns in (
-        ("webhook_messages_by_turn", ["due_ms"]),
+        ("webhook_messages_by_turn", ["due_ms", "tenant_id"]),
         ("webhook_messages_by_url", ["tenant_id", "url"]),
         ("webhook_messages_by_expiry", ["expires_ms"]),
     ):
