@@ -111,6 +111,10 @@ class LimitExceeded(WeirError):
         return self.violations[0] if self.violations else None
 
 
+# As whoever sent it writes it: in JSON, or in YAML.
+_WORDS = {None: "null", True: "true", False: "false"}
+
+
 def _shown(value: object, longest: int = 80) -> str:
-    text = repr(value)
+    text = _WORDS[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"

@@ -67,6 +67,13 @@ def to_trailers(exc: WeirError) -> tuple[tuple[str, str | bytes], ...]:
     return tuple(trailers)
 
 
+# What grpc says by itself when no answer came.
+_TRANSPORT = {
+    StatusCode.UNAVAILABLE: "cannot be reached",
+    StatusCode.DEADLINE_EXCEEDED: "did not answer in time",
+}
+
+
 def from_rpc_error(err: AioRpcError, *, unavailable_as: Reason, peer: str = "") -> WeirError:
     """The exception that the peer raised, or one for what the transport reports.
 
@@ -85,7 +92,8 @@ def from_rpc_error(err: AioRpcError, *, unavailable_as: Reason, peer: str = "") 
     if code is StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         return WeirError(Reason.BODY_TOO_LARGE, _cut(text, _MAX_MESSAGE))
     reason = _BY_CODE.get(code, unavailable_as)
-    return WeirError(reason, f"{peer or 'a service'} answered {code.name} without details")
+    happened = _TRANSPORT.get(code, f"answered {code.name} without details")
+    return WeirError(reason, f"{peer or 'a service'} {happened}")
 
 
 def from_status(status: Status) -> WeirError | None:

@@ -12,7 +12,11 @@ class Shape:
 
 
 def _described(value: object) -> str:
-    if value is None or isinstance(value, bool | int | float):
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
         return f"a text of {len(value)} characters"
