@@ -92,17 +92,24 @@ def admin_door(address: str, state_dir: Path | None) -> Door:
         edge_tls = tls_of_environment(services=False)
         warn_of_plain_text(address, edge_tls, "admin secret")
         return Door(address, SecretStr(secret), edge_tls)
-    folder = state_dir or running_folder(GATEWAY)
+    folder = state_dir or running_folder(GATEWAY, SECRET_VARIABLE)
     try:
         settings = yaml.safe_load((folder / f"{GATEWAY}.yaml").read_text(encoding="utf-8"))
         address, tls = str(settings["grpc_address"]), tls_of(settings)
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
+    return Door(address, _secret_of(folder), tls.client() if tls is not None else None)
+
+
+def _secret_of(folder: Path) -> SecretStr:
+    """With a directory file a stack has the one of the environment, or none."""
     try:
-        secret = (folder / ADMIN_SECRET_FILE).read_text(encoding="utf-8").strip()
+        return SecretStr((folder / ADMIN_SECRET_FILE).read_text(encoding="utf-8").strip())
     except OSError:
+        secret = os.environ.get(SECRET_VARIABLE, "")
+    if not secret:
         raise CommandError(
             f"the `weir up` of {folder} serves a directory file; change the file, or start it "
-            "with --database"
-        ) from None
-    return Door(address, SecretStr(secret), tls.client() if tls is not None else None)
+            f"with --database; for webhooks start it with {SECRET_VARIABLE} set, and set it here"
+        )
+    return SecretStr(secret)

@@ -25,6 +25,7 @@ Ca = Annotated[
     typer.Option(envvar="WEIR_TLS_CA", dir_okay=False, help="PEM file of the CA: talk by TLS."),
 ]
 DEFAULT_URL = "127.0.0.1:8001"
+_NOBODY = "; is it running, is this its gRPC door (--url), and does it want TLS (--ca)?"
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -65,7 +66,8 @@ async def _call(
             return await call(channel, (("authorization", f"Bearer {key}"),))
         except grpc.aio.AioRpcError as error:
             told = from_rpc_error(error, unavailable_as=Reason.INTERNAL, peer="the gateway")
-            raise CommandError(f"{url}: {told.message}") from None
+            nobody = error.code() is grpc.StatusCode.UNAVAILABLE and told.reason is Reason.INTERNAL
+            raise CommandError(f"{url}: {told.message}{_NOBODY if nobody else ''}") from None
 
 
 def _channel(url: str, ca: Path | None) -> Any:

@@ -86,7 +86,10 @@ class HttpDoor:
         try:
             yield
         except httpx2.HTTPError as error:
-            raise CommandError(f"{self._url}: {error or type(error).__name__}") from None
+            raise CommandError(
+                f"{self._url}: {error or type(error).__name__}; does a gateway run, is this its "
+                "HTTP door (--url or WEIR_URL), and is its CA known (--ca)?"
+            ) from None
 
     def _check(self, answer: httpx2.Response) -> None:
         if not answer.is_error:

@@ -42,6 +42,19 @@ def test_a_new_key_is_shown_once_and_a_key_of_the_user_is_not_called_so() -> Non
     assert "shown once" not in own
 
 
+def test_the_exports_are_what_the_examples_take() -> None:
+    told = replace(WELCOME, ca=Path("/a folder/ca.pem"))
+    assert told.exports() in told.text().splitlines()
+    assert shlex.split(told.exports()) == [
+        "export",
+        "WEIR_URL=https://127.0.0.1:8000",
+        "WEIR_API_KEY=wr_dev_key",
+        "WEIR_MODEL=it's-a-model",
+        "WEIR_TLS_CA=/a folder/ca.pem",
+    ]
+    assert "WEIR_TLS_CA" not in WELCOME.exports()
+
+
 def test_without_a_key_there_is_a_placeholder_that_a_shell_reads_as_meant() -> None:
     welcome = replace(WELCOME, key="", new_key=False)
     assert "API key       <your API key>\n" in welcome.text()

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from weir_cli.directory_text import Format, Printed, print_forms
 from weir_cli.errors import CommandError
 from weir_cli.http_door import HERE, Ca, HttpDoor, Key, Url
 
-_COLUMNS = ("id", "status", "model", "endpoint", "total", "completed", "failed", "created_at")
+_COLUMNS = ("id", "status", "model", "endpoint", "total", "completed", "failed", "created")
 _ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
 _LOOK_S = 2.0
 _PAGE = 100
@@ -30,7 +31,9 @@ def create(
     file: Annotated[Path, typer.Argument(dir_okay=False, help="JSONL, a request a line.")],
     endpoint: Annotated[str, typer.Option(help="That the lines name.")] = "/v1/chat/completions",
     webhook_url: Annotated[str, typer.Option(help="Called when the batch has ended.")] = "",
-    wait: Annotated[bool, typer.Option(help="Return when the batch has ended.")] = False,
+    wait: Annotated[
+        bool, typer.Option(help="Return when the batch has ended; fail unless it is completed.")
+    ] = False,
     output: Printed = Format.TABLE,
     url: Url = HERE,
     key: Key = "",
@@ -52,6 +55,8 @@ def create(
             time.sleep(_LOOK_S)
             batch = door.get(f"/v1/batches/{batch['id']}")
     _print(batch, output)
+    if wait and batch["status"] != "completed":
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -146,7 +151,9 @@ def _print(batch: Any, output: Format) -> None:
 
 
 def _row(batch: Any) -> dict[str, Any]:
-    return {**batch, **{name: str(count) for name, count in batch["request_counts"].items()}}
+    counts = {name: str(count) for name, count in batch["request_counts"].items()}
+    created = datetime.fromtimestamp(batch["created_at"], UTC)
+    return {**batch, **counts, "created": f"{created:%Y-%m-%dT%H:%M:%SZ}"}
 
 
 def _write(parts: Iterator[bytes], to: Path | None) -> None:

@@ -87,17 +87,23 @@ def watch(
     key: Key = "",
     ca: Ca = None,
 ) -> None:
-    """Print a job at each change until it has ended. Ctrl-C leaves it alone."""
+    """Print a job at each change until it has ended; fail unless it succeeded.
+
+    Ctrl-C leaves it alone.
+    """
     request = WatchJobRequest(job_id=job_id)
 
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> None:
+    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Job | None:
         last = None
         async for response in _stub(channel).WatchJob(request, metadata=metadata):
             if response.job != last:
                 last = response.job
                 print_forms(_form(last), output, _COLUMNS)
+        return last
 
-    as_caller(url, key, ca, ask)
+    ended = as_caller(url, key, ca, ask)
+    if ended is None or ended.state != JobState.JOB_STATE_SUCCEEDED:
+        raise typer.Exit(1)
 
 
 @app.command()

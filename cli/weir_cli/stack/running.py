@@ -69,8 +69,8 @@ def service_door(service: str, address: str, state_dir: Path | None) -> Door:
         raise CommandError(f"{folder} is not the --state-dir of a `weir up`") from None
 
 
-def running_folder(service: str = RATELIMITER) -> Path:
-    """The folder of the `weir up` that runs on this machine; errors name the service.
+def running_folder(service: str = RATELIMITER, variable: str = TOKEN_VARIABLE) -> Path:
+    """The folder of the `weir up` that runs on this machine; errors name service and secret.
 
     Raises:
         CommandError: there is none, or more than one.
@@ -85,5 +85,5 @@ def running_folder(service: str = RATELIMITER) -> Path:
         )
     raise CommandError(
         f"no `weir up` runs here; give its --state-dir, or --address HOST:PORT of a {service} "
-        f"with its secret in {TOKEN_VARIABLE}"
+        f"with its secret in {variable}"
     )

@@ -61,8 +61,19 @@ class Welcome:
                 self.snippet(),
                 "",
                 *(("Or talk to it:", "", self.chat(), "") if self.has_template else ()),
+                "For the examples in README.md and docs/, and for the commands:",
+                "",
+                self.exports(),
+                "",
             ]
         )
+
+    def exports(self) -> str:
+        """A command line that says to examples and commands where the stack is."""
+        values = {"WEIR_URL": self.url, "WEIR_API_KEY": self._key, "WEIR_MODEL": self.model}
+        if self.ca:
+            values["WEIR_TLS_CA"] = str(self.ca)
+        return "export " + " ".join(f"{name}={shlex.quote(one)}" for name, one in values.items())
 
     def curl(self) -> str:
         """A command line that asks a question by HTTP."""

@@ -44,6 +44,20 @@ async def test_from_a_file_into_a_file(site: BatchSite, tmp_path: Path) -> None:
     assert told == "error: the batch is completed and has no error file\n"
 
 
+async def test_a_batch_that_is_waited_for_and_fails_is_a_failure(
+    site: BatchSite, tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("{")
+    await weir(site, "create", str(lines), "--wait", fails=True)
+
+
+async def test_nobody_at_the_door_is_told_with_what_to_do(site: BatchSite) -> None:
+    told = await weir(site, "list", "--url", "http://127.0.0.1:1", fails=True)
+    assert "does a gateway run" in told
+    assert "WEIR_URL" in told
+
+
 async def test_bad_lines_are_told(site: BatchSite) -> None:
     made = await site.create([b"{"])
     await site.ended(made.id, "failed")

@@ -44,3 +44,23 @@ async def test_refusals_are_one_line(site: Gateway) -> None:
     for words in (("get", "job_none"), ("submit", "no-such-model", "hi"), ("list", "--state", "x")):
         result = await run(site, *words)
         assert isinstance(result.exception, CommandError)
+
+
+async def test_nobody_at_the_door_is_told_with_what_to_do(site: Gateway) -> None:
+    result = await asyncio.to_thread(
+        CliRunner().invoke,
+        app,
+        ["jobs", "list", "--url", "127.0.0.1:1", "--key", site.key.secret],
+    )
+    told = str(result.exception)
+    assert told.startswith("127.0.0.1:1: the gateway cannot be reached; is it running")
+    assert "--url" in told
+
+
+async def test_a_job_that_did_not_succeed_fails_its_watch(site: Gateway) -> None:
+    site.scheduler.hold = True
+    job = await told(site, "submit", MODEL, "hi", "--max-new-tokens", "3")
+    await told(site, "cancel", job["id"])
+    watched = await run(site, "watch", job["id"], form="yaml")
+    assert "state: cancelled" in watched.stdout
+    assert watched.exit_code == 1
