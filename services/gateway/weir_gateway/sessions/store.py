@@ -31,6 +31,7 @@ MOST_LIVING = 50_000
 """Sessions of one tenant; gateways that make some at the same moment may exceed it by a few."""
 
 _READ_S = 3.0
+_FULL_MS = 5_000
 _PURGE_AFTER_MS = 600_000
 _REMEMBER_MS = 3_600_000
 _PURGED_AT_ONCE = 1_000
@@ -58,6 +59,8 @@ class SessionStore:
     def __init__(self, state: State, *, most: int = MOST_LIVING) -> None:
         self._state = state
         self._most = most
+        # Tenants that had no room lately, and until when they are not counted again.
+        self._full_until_ms: dict[str, int] = {}
 
     async def add(self, session: Session) -> None:
         """Keeps a new session of an id that nobody has. Raises WeirError(STORAGE_EXCEEDED)."""
@@ -132,6 +135,7 @@ class SessionStore:
 
         None where the tenant has no session of that id.
         """
+        self._full_until_ms.pop(tenant_id, None)
         async with self._state.writing() as connection:
             gone = await connection.execute(
                 delete(sessions).where(
@@ -222,16 +226,20 @@ class SessionStore:
 
     async def _living(self, connection: AsyncConnection, session: Session) -> int:
         """Sessions of its tenant that live when it is made, counted up to `most`."""
+        tenant, now_ms = session.tenant_id, session.created_ms
+        if now_ms < self._full_until_ms.get(tenant, 0):
+            return self._most
         living = (
             select(sessions.c.id)
-            .where(
-                sessions.c.tenant_id == session.tenant_id,
-                sessions.c.expires_ms > session.created_ms,
-            )
+            .where(sessions.c.tenant_id == tenant, sessions.c.expires_ms > now_ms)
             .limit(self._most)
         )
-        count = select(func.count()).select_from(living.subquery())
-        return await connection.scalar(count) or 0
+        count = await connection.scalar(select(func.count()).select_from(living.subquery())) or 0
+        if count < self._most:
+            self._full_until_ms.pop(tenant, None)
+        else:
+            self._full_until_ms[tenant] = now_ms + _FULL_MS
+        return count
 
     async def _ensure(self, connection: AsyncConnection, session: Session) -> None:
         statement = self._state.insert(sessions).values(**_row(session))
