@@ -16,6 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def _defers(document: dict[str, Any]) -> None:
     document["tenants"][0]["policy"]["batch"] = {"to_job_after_ms": 150}
+    document["tenants"][1]["limits"] = [{"resource": "requests", "rate": "3/min"}]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -46,6 +47,15 @@ async def test_the_same_key_is_the_same_job(site: Gateway) -> None:
     ]
     assert told[0]["job_id"] == told[1]["job_id"]
     await until(site, told[0]["job_id"], "succeeded")
+
+
+async def test_what_is_preferred_later_is_counted_as_other_calls_are(site: Gateway) -> None:
+    headers = {"prefer": "respond-async", "authorization": f"Bearer {site.other_key.secret}"}
+    answers = [
+        await site.http.post("/v1/chat/completions", json=CHAT, headers=headers) for _ in range(5)
+    ]
+    assert [answer.status_code for answer in answers] == [202, 202, 202, 429, 429]
+    assert answers[-1].json()["error"]["resource"] == "requests_per_minute"
 
 
 async def test_an_offline_call_that_waits_too_long_becomes_a_job(site: Gateway) -> None:

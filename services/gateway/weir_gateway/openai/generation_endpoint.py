@@ -67,10 +67,11 @@ class GenerationEndpoint(Endpoint):
     async def _serve(self, exchange: Exchange) -> None:
         caller = self._reception.authenticate(self._dialect.authorization(exchange))
         bind_request(tenant_id=caller.tenant_id)
-        body = await exchange.body()
         if self._deferral is not None and self._deferral.asked(exchange):
-            await self._deferral.submit(exchange, caller, body)
+            self._reception.check_rate(caller)
+            await self._deferral.submit(exchange, caller, await exchange.body())
             return
+        body = await exchange.body()
         if exchange.header(HEADER) is None:
             await self._generate(exchange, caller, body)
             return
