@@ -152,6 +152,28 @@ async def _limit(pair: Pair, _: NewKey) -> Callable[[Any], bool]:
     return lambda index: index.plan("team").limits[0].capacity == wanted
 
 
+async def test_what_a_key_began_before_it_expired_may_end(pair: Pair) -> None:
+    gateway = pair.first
+    gateway.reset()
+    request = pb.CreateKeyRequest(tenant_id="globex", user_id="alice")
+    request.expire_time.FromMicroseconds(time.time_ns() // 1_000 + 1_500_000)
+    made = await pair.admin.CreateKey(request, metadata=AS_ADMIN, timeout=20)
+    key = NewKey(public_id(made.secret), made.secret, hash_key(made.secret))
+    gateway.worker.script = Script(pause_after=1)
+    stream = asyncio.create_task(_stream(gateway, key))
+    await eventually(lambda: gateway.worker.tokens)
+    await eventually(lambda: time.time_ns() // 1_000 > request.expire_time.ToMicroseconds())
+    # A change that is not about it.
+    await pair.key("globex")
+    gateway.worker.resume.set()
+    text = await stream
+    assert '"error"' not in text
+    assert text.endswith("data: [DONE]\n\n")
+    refused = await _ask(gateway, key)
+    assert refused.status_code == 401
+    assert "make a new one" in refused.json()["error"]["message"]
+
+
 async def test_a_body_that_comes_after_the_revocation_is_not_served(pair: Pair) -> None:
     key, sent = await pair.key("globex"), asyncio.Event()
     gateway = pair.second

@@ -2,7 +2,7 @@
 
 from weir.directory.v1.directory_pb2 import OnRevoke, Policy
 from weir_core.directory import DirectoryIndex
-from weir_core.errors import WeirError
+from weir_core.errors import Reason, WeirError
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
@@ -43,7 +43,8 @@ class Revocation:
             try:
                 self._authenticator.check_standing(caller)
             except WeirError as error:
-                if self._ends(index, caller):
+                # A key that expires was not taken away: what it began may end.
+                if error.reason is not Reason.API_KEY_EXPIRED and self._ends(index, caller):
                     live.stop(access_ended(error))
 
     def _ends(self, index: DirectoryIndex, caller: Caller) -> bool:
