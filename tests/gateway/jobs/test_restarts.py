@@ -3,12 +3,14 @@
 import asyncio
 from pathlib import Path
 
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import Gateway, eventually, running_gateway
 from tests.gateway.jobs.asking import submit, until
 from tests.gateway.jobs.killing import sqlite_url
+from weir_core.errors import Reason
+from weir_gateway.flow.wire_reason import to_wire
 from weir_gateway.jobs.store import JobStore
 from weir_gateway.jobs.tables import runners
 
@@ -68,6 +70,28 @@ async def test_a_runner_that_lost_its_lease_gives_up_what_it_runs_and_goes_on_an
         charged = [one for one in gateway.limiter.accounts.values() if one.settles]
         assert [one.request.request_id for one in charged] == [ended["request_id"]]
         await gateway.at_rest()
+        # One that waits to be let in is given up as soon as it is.
+        gateway.limiter.reserve_gate = asyncio.Event()
+        job = await submit(gateway)
+        await eventually(lambda: gateway.limiter.reserving)
+        async with gateway.app.edge.state.writing() as connection:
+            await connection.execute(delete(runners))
+        async with asyncio.timeout(20):
+            while not await _runners(gateway):
+                await asyncio.sleep(0.01)
+        gateway.limiter.reserve_gate.set()
+        ended = await until(gateway, job["id"])
+        assert (ended["status"], ended["attempts"]) == ("succeeded", 2)
+        account = gateway.limiter.accounts[f"res_{job['id']}.1"]
+        assert [one.error_reason for one in account.refunds] == [to_wire(Reason.DRAINING)]
+        await gateway.at_rest()
+
+
+async def _runners(gateway: Gateway) -> int:
+    assert gateway.app.edge is not None
+    async with gateway.app.edge.state.reading() as connection:
+        count = select(func.count()).select_from(runners)
+        return int((await connection.execute(count)).scalar_one())
 
 
 async def test_many_jobs_of_one_tenant_do_not_hold_up_one_of_another(tmp_path: Path) -> None:

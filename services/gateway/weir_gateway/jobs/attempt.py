@@ -30,6 +30,7 @@ from weir_gateway.jobs.retry import is_fault, is_worth_waiting, wait_ms
 _log = get_logger(__name__)
 
 _TAKE_S = 30.0
+_LEAST_MS = 1_000
 _T = TypeVar("_T")
 
 
@@ -69,6 +70,7 @@ class JobAttempt:
         self._parts = parts
         self._live: LiveRequest | None = None
         self._cancelled = False
+        self._stopped = ""
 
     def cancel(self) -> None:
         """Its owner asked for the end of the job."""
@@ -78,6 +80,7 @@ class JobAttempt:
 
     def stop(self, message: str) -> None:
         """Gives up: another attempt will be made, here or elsewhere."""
+        self._stopped = message
         if self._live is not None:
             self._live.stop(failed(Reason.DRAINING, message))
 
@@ -118,6 +121,8 @@ class JobAttempt:
         live = self._live = admission.live
         if self._cancelled:
             live.stop(cancelled())
+        elif self._stopped:
+            live.stop(failed(Reason.DRAINING, self._stopped))
         recorder = kind.recorder(job, live)
         some = False
         while True:
@@ -208,7 +213,8 @@ class JobAttempt:
             await asyncio.sleep(backoff.next_s())
 
     def _window_over(self) -> bool:
-        return self._parts.clock.now_us() // 1_000 >= self.job.deadline_ms
+        """Whether there is no time for another attempt: what ran of this one is charged then."""
+        return self._parts.clock.now_us() // 1_000 + _LEAST_MS >= self.job.deadline_ms
 
     def _life_s(self) -> float:
         left_s = self.job.deadline_ms / 1_000 - self._parts.clock.now_us() / 1_000_000
