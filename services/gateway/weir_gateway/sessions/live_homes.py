@@ -15,6 +15,10 @@ class LiveHomes:
     def __init__(self, requests: Iterable[LiveRequest]) -> None:
         self._requests = requests
 
+    def any_turns(self) -> bool:
+        """Whether turns of any session run here."""
+        return any(live.prepared.session is not None for live in self._requests)
+
     def of(self, tenant_id: str, session_id: str) -> dict[str, str]:
         """Addresses by worker id."""
         return {

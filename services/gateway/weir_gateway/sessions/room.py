@@ -53,7 +53,7 @@ class SessionRoom:
         self._cache = cache = SessionCache()
         self._homes = LiveHomes(records)
         self._release = KvRelease(open_channel)
-        self._watch = DeletionWatch(store, cache, self._on_deleted)
+        self._watch = DeletionWatch(store, cache, self._on_deleted, self._homes.any_turns)
         self._writer = UseWriter(store, clock, self._on_lost)
         self.desk = SessionDesk(
             store=store,
