@@ -23,7 +23,7 @@ from weir_core.errors.startup import StartupError
 from weir_gateway.directory.file import DirectoryFileError
 from weir_gateway.directory.sql.database import Database
 from weir_gateway.directory.sql.records import Kind
-from weir_gateway.keys import generate_key, hash_key
+from weir_gateway.keys import generate_key, hash_key, public_id
 
 RICH: dict[str, Any] = document_of(generate_key()) | {
     "cluster": {"limits": [{"resource": "tokens", "rate": "1M/10s", "burst": 7}]},
@@ -258,6 +258,7 @@ async def test_a_rotated_key_has_two_secrets_until_the_overlap_ends(url: str) ->
         made = await desk.keys.create("test", CreateKeyRequest(tenant_id="acme", user_id="alice"))
         assert not made.key.hashes
         turned = await desk.keys.rotate("test", made.key.id, timedelta(seconds=60))
+        assert public_id(turned.secret) == public_id(made.secret) == made.key.id
         old, new = hash_key(made.secret), hash_key(turned.secret)
 
         def works(digest: bytes) -> list[bool]:

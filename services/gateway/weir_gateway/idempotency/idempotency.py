@@ -14,6 +14,7 @@ from weir_gateway.idempotency.claim_store import Claim, ClaimStore
 from weir_gateway.idempotency.kept_answer import KeptAnswer
 from weir_gateway.idempotency.metrics import IdempotencyMetrics
 from weir_gateway.idempotency.scoped_key import ScopedKey
+from weir_gateway.repeating import Repeating
 
 _log = get_logger(__name__)
 
@@ -49,24 +50,26 @@ class Idempotency:
         self.runs_on = runs_on
         self._store = store
         self._metrics = metrics
-        self._lease_s = lease_s
         self._running: dict[str, Claim] = {}
-        self._loops: list[asyncio.Task[None]] = []
+        self._loops = (
+            Repeating("idempotency_renewal", self._renew, lease_s / 3),
+            Repeating("idempotency_expiry", self._expire, _EXPIRY_S),
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Starts to renew and to remove."""
-        self._loops = [
-            asyncio.create_task(self._renew(), name="idempotency-renew"),
-            asyncio.create_task(self._expire(), name="idempotency-expire"),
-        ]
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """Finishes what is being kept, in bounded time, and ends."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_STOP_S)
-        for task in [*self._tasks, *self._loops]:
+        for task in list(self._tasks):
             await end_task(task)
+        for loop in self._loops:
+            await loop.stop()
 
     async def claim(self, key: ScopedKey) -> Claim | KeptAnswer:
         """The right to run a request, to be closed by `close`; or the answer to replay.
@@ -128,19 +131,11 @@ class Idempotency:
             await self._store.free(claim)
 
     async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease_s / 3)
-            try:
-                await self._store.renew(list(self._running.values()))
-            except WeirError as error:
-                _log.warning("idempotency_not_renewed", reason=error.reason)
+        await self._store.renew(list(self._running.values()))
 
     async def _expire(self) -> None:
-        while True:
-            await asyncio.sleep(_EXPIRY_S)
-            with suppress(WeirError):
-                while await self._store.remove_expired():
-                    pass
+        while await self._store.remove_expired():
+            pass
 
 
 def has_run(live: LiveRequest) -> bool:

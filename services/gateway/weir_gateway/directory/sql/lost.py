@@ -4,6 +4,28 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from weir_core.directory import DirectoryIndex
+from weir_core.errors import Reason, WeirError
+from weir_gateway.directory.sql.find import find
+from weir_gateway.directory.sql.records import Draft
+
+
+def check_whole(draft: Draft, index: DirectoryIndex) -> None:
+    """Checks that nothing that was sent got lost on the way to what is stored.
+
+    Raises:
+        WeirError: INVALID_FIELD; it names the field.
+    """
+    for sent in draft.sent:
+        lost = first_lost(sent.message, find(index, sent.kind, sent.id))
+        if lost:
+            raise WeirError(
+                Reason.INVALID_FIELD,
+                f"{sent.kind}.{lost} cannot be kept as it was sent: it has no place in the "
+                "directory, or does not go with the other fields",
+                field=f"{sent.kind}.{lost}",
+            )
+
 
 def first_lost(sent: Message, stored: Message, path: str = "") -> str:
     """Path of the first field of `sent` that `stored` has otherwise; empty when there is none.

@@ -24,8 +24,7 @@ from weir_gateway.directory.sql.advance import advanced, whole
 from weir_gateway.directory.sql.assembly import Assembler, EntryInvalid
 from weir_gateway.directory.sql.bootstrap import records_of
 from weir_gateway.directory.sql.database import FILL_S, WRITE_S, Database
-from weir_gateway.directory.sql.find import find
-from weir_gateway.directory.sql.lost import first_lost
+from weir_gateway.directory.sql.lost import check_whole
 from weir_gateway.directory.sql.news import News
 from weir_gateway.directory.sql.overlaps import end_overlaps
 from weir_gateway.directory.sql.records import Draft, Kind, Name, Record, Records
@@ -211,7 +210,7 @@ class SqlDirectory:
             records = self._records.with_changes(changes)
             names = self._unpublished | draft.changes.keys()
             index, delta = self._next(records, names, version)
-            _check_whole(draft, index)
+            check_whole(draft, index)
             await rows.write(connection, self._database, changes, version)
             await rows.write_events(
                 connection, draft.events, actor=actor, time_ms=now_ms, version=version
@@ -279,22 +278,12 @@ class SqlDirectory:
             return error.message
         except FAILURES as error:
             return cause_of(error)
+        except Exception as error:
+            # Whatever it is: keys that are revoked must be heard of afterwards.
+            _log.error("directory_look_failed", exc_info=error)
+            return f"internal error: {type(error).__name__}"
         return ""
 
 
 def _due(record: Record, now_ms: int) -> bool:
     return record.overlap_end_ms is not None and record.overlap_end_ms <= now_ms
-
-
-def _check_whole(draft: Draft, index: DirectoryIndex) -> None:
-    """Checks that nothing that was sent got lost on the way to what is stored."""
-    for sent in draft.sent:
-        stored = find(index, sent.kind, sent.id)
-        lost = first_lost(sent.message, stored)
-        if lost:
-            raise WeirError(
-                Reason.INVALID_FIELD,
-                f"{sent.kind}.{lost} cannot be kept as it was sent: it has no place in the "
-                "directory, or does not go with the other fields",
-                field=f"{sent.kind}.{lost}",
-            )
