@@ -38,6 +38,17 @@ async def test_items_that_wait_together_leave_in_one_frame_in_order() -> None:
     assert writer.queued_bytes == 0
 
 
+async def test_what_comes_in_the_turn_after_the_first_item_goes_along() -> None:
+    writer = writer_of()
+    sent = asyncio.create_task(written(writer))
+    await asyncio.sleep(0)
+    writer.put_nowait(b"a")
+    await asyncio.sleep(0)
+    writer.put_nowait(b"b")
+    writer.close("done")
+    assert await sent == [[b"a", b"b"]]
+
+
 async def test_a_frame_holds_no_more_items_and_bytes_than_allowed() -> None:
     writer = writer_of(max_frame_items=3, max_frame_bytes=10)
     for item in (b"1", b"2", b"3", b"4", b"x" * 9, b"y" * 50, b"z"):

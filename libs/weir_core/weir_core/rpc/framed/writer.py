@@ -144,6 +144,8 @@ class FramedWriter(Generic[ItemT, FrameT]):
                 await self._work.wait()
         except TimeoutError:
             return False
+        # What others put in this turn of the event loop goes along: a frame costs more than a turn.
+        await asyncio.sleep(0)
         return True
 
     def _take(self) -> list[ItemT]:
