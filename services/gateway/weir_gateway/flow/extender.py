@@ -1,9 +1,9 @@
 """Keeps the reservations of living requests alive, in batches over all of them.
 
-One task. A request is reported when it was dispatched (so that a sweep charges its prompt),
-every third of the lease's life, after every so many tokens, and, under the policy `estimate`,
-before it has used up the output that is reserved. Of an answer that somebody keeps no progress
-is reported: unless it is settled, it is given back whole.
+One task. A request is reported at the second beat after its dispatch (so that a sweep charges its
+prompt; a short answer has ended by then), every third of the lease's life, after every so many
+tokens, and, under the policy `estimate`, before it has used up the output that is reserved. Of an
+answer that somebody keeps no progress is reported: unless it is settled, it is given back whole.
 """
 
 import asyncio
@@ -56,6 +56,7 @@ class _Tracked:
     next_at: float
     renewed_at: float
     told_attempt: int = 0
+    seen_attempt: int = 0
     told_tokens: int = 0
     refused: StopCause | None = None
 
@@ -206,5 +207,7 @@ def _refusal(reason: Reason, result: ExtensionResult) -> StopCause:
 
 
 def _is_due(tracked: _Tracked, now: float) -> bool:
-    newly_dispatched = tracked.live.facts.attempt != tracked.told_attempt
-    return newly_dispatched or now >= tracked.next_at
+    attempt = tracked.live.facts.attempt
+    dispatched = attempt == tracked.seen_attempt != tracked.told_attempt
+    tracked.seen_attempt = attempt
+    return dispatched or now >= tracked.next_at
