@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_gateway.prefixes import store as limits
 from weir_gateway.prefixes.prefix import NEWEST, Prefix, PrefixContent, Warmth
 from weir_gateway.prefixes.store import PrefixStore
@@ -54,6 +54,22 @@ async def test_names_that_were_used_are_bounded_too(
         await put(store, "c")
     assert (await put(store, "b")).version == 2
     assert (await put(store, "c", tenant="globex")).version == 1
+
+
+async def test_all_prefixes_of_a_tenant_are_bounded_together(
+    state: StateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_STORED", 350)
+    store = PrefixStore(state)
+    for _ in range(5):
+        await put(store, "a", "x" * 100)
+    with pytest.raises(WeirError, match="of at most 350; delete some") as caught:
+        await put(store, "b", "x" * 100)
+    assert caught.value.reason is Reason.STORAGE_EXCEEDED
+    assert [one.version for one in await store.page("acme", 9, None)] == [3, 4, 5]
+    await put(store, "b", "x" * 100, tenant="globex")
+    await store.delete("acme", "a", 4)
+    assert (await put(store, "b", "x" * 100)).version == 1
 
 
 async def test_what_is_kept_is_what_was_put(state: StateDatabase) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_gateway.prefixes.prefix import NEWEST, Prefix, PrefixContent, Warmth
 from weir_gateway.prefixes.tables import names, prefixes, warmings
 from weir_gateway.state.state import State
@@ -28,6 +28,8 @@ KEPT_VERSIONS = 3
 MOST_NAMES = 200
 MOST_EVER = 10_000
 """Names that a tenant may have used: their numbers are kept, so that none comes back."""
+MOST_STORED = 20_000_000
+"""Characters of all versions of a tenant's prefixes, as they are stored."""
 _READ_S = 3.0
 _CLAIM_MS = 600_000
 _HEAD = (
@@ -65,6 +67,7 @@ class PrefixStore:
         Raises:
             InvalidField: the tenant has `MOST_NAMES` prefixes of other names, or has used
                 `MOST_EVER`.
+            WeirError: STORAGE_EXCEEDED: they would have more than `MOST_STORED` characters.
         """
         async with self._state.writing() as connection:
             version = await self._next_version(connection, tenant_id, name)
@@ -94,6 +97,7 @@ class PrefixStore:
             for table in (prefixes, warmings):
                 old = table.c.version <= version - KEPT_VERSIONS
                 await connection.execute(delete(table).where(_named(table, tenant_id, name), old))
+            await _check_stored(connection, tenant_id)
         return prefix
 
     async def find(self, tenant_id: str, name: str, version: int) -> Prefix | None:
@@ -226,6 +230,19 @@ async def _check_ever(connection: AsyncConnection, tenant_id: str, name: str) ->
     if (await connection.scalar(used) or 0) > MOST_EVER:
         raise InvalidField(
             "name", name, f"one of the {MOST_EVER} that were used already; use one of them again"
+        )
+
+
+async def _check_stored(connection: AsyncConnection, tenant_id: str) -> None:
+    query = select(func.sum(func.length(prefixes.c.content))).where(
+        prefixes.c.tenant_id == tenant_id
+    )
+    stored = await connection.scalar(query) or 0
+    if stored > MOST_STORED:
+        raise WeirError(
+            Reason.STORAGE_EXCEEDED,
+            f"with this one the account's prefixes would have {stored} characters, three versions "
+            f"of each name, of at most {MOST_STORED}; delete some",
         )
 
 
