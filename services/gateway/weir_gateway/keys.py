@@ -22,6 +22,8 @@ _FORMAT = re.compile(
     re.ASCII,
 )
 
+_PUBLIC_ID = re.compile(rf"[0-9A-Za-z]{{{_PUBLIC_ID_LENGTH}}}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
@@ -38,18 +40,20 @@ class NewKey:
     hash: bytes
 
 
-def generate_key(env: str = "live") -> NewKey:
+def generate_key(env: str = "live", key_id: str = "") -> NewKey:
     """Makes a key of 166 random bits.
 
     Args:
         env: 1 to 8 of `a-z0-9`, such as `live` or `dev`; part of the key.
+        key_id: public id of the key that gets a new secret; empty, or in a form of the
+            operator's own: a new one.
 
     Raises:
         ValueError: `env` is anything else.
     """
     if not re.fullmatch(r"[a-z0-9]{1,8}", env, re.ASCII):
         raise ValueError(f"the environment of a key is {env!r}; it must be 1 to 8 of a-z0-9")
-    public_id = _random_text(_PUBLIC_ID_LENGTH)
+    public_id = key_id if _PUBLIC_ID.fullmatch(key_id) else _random_text(_PUBLIC_ID_LENGTH)
     body = f"wr_{env}_{public_id}_{_random_text(_SECRET_LENGTH)}"
     secret = body + _checksum(body)
     return NewKey(public_id, secret, hash_key(secret))

@@ -63,7 +63,7 @@ class KeyRing:
         """Gives a key a new secret; the one before works until the overlap ends."""
         if not timedelta() <= overlap <= _LONGEST_OVERLAP:
             raise InvalidField("overlap", str(overlap), "from 0 to 30 days")
-        made = generate_key(self._env)
+        made = generate_key(self._env, key_id)
 
         def edit(draft: Draft) -> None:
             record = draft.get(Kind.KEY, key_id, "api_key_id")
