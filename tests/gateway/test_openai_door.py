@@ -385,6 +385,7 @@ async def test_unknown_paths_and_methods_answer_in_the_same_form(gateway: Gatewa
     ):
         assert response.status_code == status
         assert response.json()["error"]["type"] == "invalid_request_error"
+        assert "GET /openapi.json" in response.json()["error"]["message"]
         assert response.headers["x-request-id"]
 
 

@@ -89,10 +89,14 @@ class AppPages:
     async def on_http_error(self, request: Request, error: Exception) -> Response:
         """No such path or method."""
         assert isinstance(error, HTTPException)
-        told = f"{request.method} {request.url.path[:100]}: {error.detail}"
+        path = request.url.path[:100]
+        told = {
+            404: f"there is no path {path}; GET /openapi.json lists those there are",
+            405: f"{path} takes no {request.method[:20]}; GET /openapi.json lists what it takes",
+        }
         body = {
             "error": {
-                "message": told,
+                "message": told.get(error.status_code, f"{request.method} {path}: {error.detail}"),
                 "type": "invalid_request_error",
                 "param": None,
                 "code": "method_not_allowed" if error.status_code == 405 else "unknown_url",
