@@ -18,14 +18,18 @@ T = TypeVar("T")
 
 CALL_S = 10.0
 
-Url = Annotated[str, typer.Option(help="host:port of the gateway's gRPC door.")]
+Url = Annotated[
+    str, typer.Option(envvar="WEIR_TARGET", help="host:port of the gateway's gRPC door.")
+]
 Key = Annotated[str, typer.Option(envvar="WEIR_API_KEY", show_default=False, help="API key.")]
 Ca = Annotated[
     Path | None,
     typer.Option(envvar="WEIR_TLS_CA", dir_okay=False, help="PEM file of the CA: talk by TLS."),
 ]
 DEFAULT_URL = "127.0.0.1:8001"
-_NOBODY = "; is it running, is this its gRPC door (--url), and does it want TLS (--ca)?"
+_NOBODY = (
+    "; is it running, is this its gRPC door (--url or WEIR_TARGET), and does it want TLS (--ca)?"
+)
 
 Metadata = tuple[tuple[str, str], ...]
 

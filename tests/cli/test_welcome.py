@@ -48,6 +48,7 @@ def test_the_exports_are_what_the_examples_take() -> None:
     assert shlex.split(told.exports()) == [
         "export",
         "WEIR_URL=https://127.0.0.1:8000",
+        "WEIR_TARGET=127.0.0.1:8001",
         "WEIR_API_KEY=wr_dev_key",
         "WEIR_MODEL=it's-a-model",
         "WEIR_TLS_CA=/a folder/ca.pem",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Url
 from weir_cli.errors import CommandError
 from weir_client import AsyncClient, Message, WeirClientError
 from weir_core.errors.startup import StartupError
@@ -16,21 +17,14 @@ _HELP = "Enter: send. Ctrl-C: stop the answer. /reset: forget the conversation. 
 
 
 def chat(
-    url: Annotated[str, typer.Option(help="host:port of the gateway's gRPC door.")] = (
-        "127.0.0.1:8001"
-    ),
-    key: Annotated[
-        str, typer.Option(envvar="WEIR_API_KEY", show_default=False, help="API key.")
-    ] = "",
+    url: Url = DEFAULT_URL,
+    key: Key = "",
     model: Annotated[str, typer.Option(help="Name or alias; empty: the first that is served.")] = (
         ""
     ),
     system: Annotated[str, typer.Option(help="System message.")] = "",
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, tokens.")] = 512,
-    ca: Annotated[
-        Path | None,
-        typer.Option(envvar="WEIR_TLS_CA", dir_okay=False, help="PEM file of the CA: talk by TLS."),
-    ] = None,
+    ca: Ca = None,
 ) -> None:
     """Talk to a model."""
     if not key:

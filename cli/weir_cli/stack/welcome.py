@@ -70,7 +70,12 @@ class Welcome:
 
     def exports(self) -> str:
         """A command line that says to examples and commands where the stack is."""
-        values = {"WEIR_URL": self.url, "WEIR_API_KEY": self._key, "WEIR_MODEL": self.model}
+        values = {
+            "WEIR_URL": self.url,
+            "WEIR_TARGET": self.grpc,
+            "WEIR_API_KEY": self._key,
+            "WEIR_MODEL": self.model,
+        }
         if self.ca:
             values["WEIR_TLS_CA"] = str(self.ca)
         return "export " + " ".join(f"{name}={shlex.quote(one)}" for name, one in values.items())
