@@ -93,17 +93,19 @@ class AccountStream:
         return getattr(answer, name)
 
     async def _answer(self, number: int, call: AccountCall, timeout_s: float) -> AccountAnswer:
-        waiting: asyncio.Future[AccountAnswer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[AccountAnswer] = loop.create_future()
         self._waiting[number] = waiting
+        timer = loop.call_later(timeout_s, _give_up, waiting)
         try:
             self._put(call)
-            async with asyncio.timeout(timeout_s):
-                return await waiting
+            return await waiting
         except TimeoutError:
             raise WeirError(
                 Reason.DEADLINE_EXCEEDED, f"the ratelimiter did not answer within {timeout_s:.3f} s"
             ) from None
         finally:
+            timer.cancel()
             del self._waiting[number]
 
     def _put(self, call: AccountCall) -> None:
@@ -122,6 +124,11 @@ class AccountStream:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(NotCarried(error.message))
+
+
+def _give_up(waiting: asyncio.Future[AccountAnswer]) -> None:
+    if not waiting.done():
+        waiting.set_exception(TimeoutError())
 
 
 def _frame_of(calls: Sequence[AccountCall]) -> MultiplexRequest:

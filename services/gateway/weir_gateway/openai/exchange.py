@@ -81,7 +81,7 @@ class Exchange:
         if announced.isascii() and announced.isdigit() and int(announced) > self._max_body:
             raise self._too_large(int(announced))
         try:
-            async with asyncio.timeout(self._stall_s):
+            with self._limit:
                 return await self._read()
         except TimeoutError:
             raise WeirError(

@@ -46,6 +46,7 @@ class FramedWriter(Generic[ItemT, FrameT]):
         self._work = asyncio.Event()
         self._room = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._idle = StallLimit(options.heartbeat_s)
         self._closed_because: str | None = None
 
     def __len__(self) -> int:
@@ -115,6 +116,7 @@ class FramedWriter(Generic[ItemT, FrameT]):
                 await self._send(send, frame, limit)
         finally:
             limit.close()
+            self._idle.close()
 
     async def _send(
         self, send: Callable[[FrameT], Awaitable[object]], frame: FrameT, limit: StallLimit
@@ -140,7 +142,7 @@ class FramedWriter(Generic[ItemT, FrameT]):
         """False when there was none for `heartbeat_s`."""
         self._work.clear()
         try:
-            async with asyncio.timeout(self._options.heartbeat_s):
+            with self._idle:
                 await self._work.wait()
         except TimeoutError:
             return False
