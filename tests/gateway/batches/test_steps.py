@@ -167,6 +167,11 @@ async def test_lines_that_are_no_jobs_when_it_is_cancelled_become_cancelled_ones
     await world.store.cancel("acme", batch.id)
     with pytest.raises(LeaseLost):
         await world.inserter.insert_slice(seen, lease)
+    # Some at a time, so that others can write meanwhile.
+    for tenant_id, expected in (("globex", 0), ("acme", 60), ("acme", 40), ("acme", 0)):
+        async with world.state.writing() as connection:
+            changed = await world.jobs.cancel_lines(connection, tenant_id, batch.id, most=60)
+        assert changed == expected
     await world.insert_all(lease)
     assert await world.lines() == EXPECTED
     assert await world.jobs.counts(batch.id) == {JobState.CANCELLED: LINES}

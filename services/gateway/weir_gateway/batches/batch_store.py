@@ -74,7 +74,7 @@ class BatchStore:
         return [await self._counted(batch) for batch in found]
 
     async def cancel(self, tenant_id: str, batch_id: str) -> Batch:
-        """Asks for the end of a batch; one that was asked before is left.
+        """Asks for the end of a batch, whose lines end by and by; one asked before is left.
 
         Raises:
             WeirError: BATCH_NOT_FOUND, or STATE_CONFLICT: it has ended, or is about to.
@@ -92,9 +92,7 @@ class BatchStore:
                 .values(state=BatchState.CANCELLING.value, cancelling_ms=now_ms, due_ms=now_ms)
             )
             found = await self._read(connection, tenant_id, batch_id)
-            if changed.rowcount:
-                await self._jobs.cancel_batch(connection, tenant_id, batch_id)
-            elif found.state is not BatchState.CANCELLING:
+            if not changed.rowcount and found.state is not BatchState.CANCELLING:
                 raise WeirError(
                     Reason.STATE_CONFLICT,
                     f"the batch is {found.state.value} and cannot be cancelled any more; "

@@ -23,6 +23,7 @@ _log = get_logger(__name__)
 
 _SHORTEST_LOOK_MS, _LONGEST_LOOK_MS = 300, 5_000
 _LINES_PER_LOOK_MS = 10
+_CANCELLED = 200
 _PASSES = 500
 
 
@@ -70,6 +71,8 @@ class BatchSteps:
         """
         if batch.state is BatchState.VALIDATING:
             await self._validate(batch, lease)
+        elif await self._cancelled_some(batch, lease):
+            pass
         elif batch.total == 0:
             await self._end_early(batch, lease, BatchState.CANCELLED)
         elif batch.inserted < batch.total:
@@ -127,6 +130,17 @@ class BatchSteps:
         await self._end_early(
             replace(batch, model=model, errors=(refusal,)), lease, BatchState.FAILED
         )
+
+    async def _cancelled_some(self, batch: Batch, lease: BatchLease) -> bool:
+        """Whether some lines went on after their batch was cancelled, and were cancelled now."""
+        if batch.state is not BatchState.CANCELLING or batch.output_file_id:
+            return False
+        async with self._state.writing() as connection:
+            await lease.write(connection, seen=BatchState.CANCELLING)
+            changed = await self._jobs.cancel_lines(
+                connection, batch.tenant_id, batch.id, most=_CANCELLED
+            )
+        return changed > 0
 
     async def _look(self, batch: Batch, lease: BatchLease) -> int:
         counts = await self._jobs.counts(batch.id)
