@@ -6,49 +6,49 @@ from itertools import pairwise
 import pytest
 
 from weir_core.errors import Reason, WeirError
-from weir_gateway.jobs.pace import Pace
 from weir_gateway.jobs.retry import is_fault, is_worth_waiting, wait_ms
+from weir_gateway.jobs.tenant_windows import TenantWindows
 from weir_gateway.jobs.turns import Turns
 
 
 def test_a_tenant_with_many_jobs_leaves_room_for_another() -> None:
-    turns = Turns(8, Pace(6))
+    turns = Turns(8, TenantWindows(6))
     assert turns.share(["many"], {}) == {"many": 6}
     assert turns.share(["few", "many"], {"many": 6}) == {"few": 2}
 
 
 def test_places_go_to_who_has_fewest() -> None:
-    turns = Turns(10, Pace(10))
+    turns = Turns(10, TenantWindows(10))
     assert turns.share(["a", "b", "c"], {"a": 4}) == {"b": 3, "c": 3}
 
 
 def test_equals_take_turns_one_place_at_a_time() -> None:
-    turns, given = Turns(1, Pace(1)), Counter[str]()
+    turns, given = Turns(1, TenantWindows(1)), Counter[str]()
     for _ in range(30):
         given += Counter(turns.share(["a", "b", "c"], {}))
     assert given == {"a": 10, "b": 10, "c": 10}
 
 
 def test_nobody_gets_more_than_there_is() -> None:
-    turns = Turns(4, Pace(4))
+    turns = Turns(4, TenantWindows(4))
     assert turns.share(["a", "b"], {"x": 4}) == {}
     assert turns.share([], {}) == {}
 
 
 def test_a_refusal_teaches_how_many_fit_and_ends_that_more_may() -> None:
-    pace = Pace(32)
-    assert pace.of("a") == 32
-    pace.refused("a", 10)
-    assert (pace.of("a"), pace.of("b")) == (10, 32)
-    assert Turns(64, pace).share(["a", "b"], {"a": 9}) == {"a": 1, "b": 32}
+    windows = TenantWindows(32)
+    assert windows.of("a") == 32
+    windows.refused("a", 10)
+    assert (windows.of("a"), windows.of("b")) == (10, 32)
+    assert Turns(64, windows).share(["a", "b"], {"a": 9}) == {"a": 1, "b": 32}
     for _ in range(11):
-        pace.ended("a")
-    assert pace.of("a") == 11
+        windows.ended("a")
+    assert windows.of("a") == 11
     for _ in range(1_000):
-        pace.ended("a")
-    assert pace.of("a") == 32
-    pace.refused("a", 0)
-    assert pace.of("a") == 1
+        windows.ended("a")
+    assert windows.of("a") == 32
+    windows.refused("a", 0)
+    assert windows.of("a") == 1
 
 
 def test_waits_are_what_the_refusal_says_and_double_without() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from weir_gateway.batches.batch import Batch, BatchState
+from weir_gateway.openai.unix_time import unix_seconds
 
 _ENDED_AT = {
     BatchState.COMPLETED: "completed_at",
@@ -17,7 +18,7 @@ def batch_json(batch: Batch) -> dict[str, Any]:
     ended = batch.state.ended
     times: dict[str, int | None] = dict.fromkeys(_ENDED_AT.values())
     if ended:
-        times[_ENDED_AT[batch.state]] = _seconds(batch.ended_ms)
+        times[_ENDED_AT[batch.state]] = unix_seconds(batch.ended_ms)
     return {
         "id": batch.id,
         "object": "batch",
@@ -29,11 +30,11 @@ def batch_json(batch: Batch) -> dict[str, Any]:
         "status": batch.state.value,
         "output_file_id": (batch.output_file_id or None) if ended else None,
         "error_file_id": (batch.error_file_id or None) if ended else None,
-        "created_at": _seconds(batch.created_ms),
-        "in_progress_at": _seconds(batch.in_progress_ms),
-        "expires_at": _seconds(batch.deadline_ms),
-        "finalizing_at": _seconds(batch.finalizing_ms),
-        "cancelling_at": _seconds(batch.cancelling_ms),
+        "created_at": unix_seconds(batch.created_ms),
+        "in_progress_at": unix_seconds(batch.in_progress_ms),
+        "expires_at": unix_seconds(batch.deadline_ms),
+        "finalizing_at": unix_seconds(batch.finalizing_ms),
+        "cancelling_at": unix_seconds(batch.cancelling_ms),
         **times,
         "request_counts": {
             "total": batch.total,
@@ -69,7 +70,3 @@ def _usage(batch: Batch) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
-
-
-def _seconds(ms: int) -> int | None:
-    return ms // 1_000 if ms else None

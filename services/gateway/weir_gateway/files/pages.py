@@ -22,6 +22,7 @@ from weir_gateway.files.uploader import Uploader
 from weir_gateway.flow.reception import Reception
 from weir_gateway.openai.list_json import list_json
 from weir_gateway.openai.query import Query
+from weir_gateway.openai.unix_time import unix_seconds
 
 _MOST_LISTED = 10_000
 _DISCARDED = 2 * MAX_FILE_BYTES
@@ -143,8 +144,8 @@ def file_json(file: File) -> dict[str, Any]:
         "id": file.id,
         "object": "file",
         "bytes": file.size,
-        "created_at": file.created_ms // 1_000,
-        "expires_at": file.expires_ms // 1_000 if file.expires_ms else None,
+        "created_at": unix_seconds(file.created_ms),
+        "expires_at": unix_seconds(file.expires_ms),
         "filename": file.name,
         "purpose": file.purpose,
         "status": "processed",

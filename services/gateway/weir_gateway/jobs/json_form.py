@@ -9,6 +9,7 @@ from weir_core.errors.openai import to_body
 from weir_gateway.jobs.job import Job
 from weir_gateway.jobs.kind import JobKinds
 from weir_gateway.openai.answer_format import usage_json
+from weir_gateway.openai.unix_time import unix_seconds
 
 ENDPOINTS = {"/v1/chat/completions": "chat", "/v1/completions": "completion"}
 _ENDPOINT_OF = {kind: endpoint for endpoint, kind in ENDPOINTS.items()}
@@ -22,11 +23,11 @@ def job_json(job: Job, kinds: JobKinds) -> dict[str, Any]:
         "status": job.state.value,
         "endpoint": _ENDPOINT_OF.get(job.kind),
         "model": job.model,
-        "created_at": _seconds(job.created_ms),
-        "started_at": _seconds(job.started_ms),
-        "ended_at": _seconds(job.ended_ms),
-        "deadline_at": _seconds(job.deadline_ms),
-        "expires_at": _seconds(job.expires_ms),
+        "created_at": unix_seconds(job.created_ms),
+        "started_at": unix_seconds(job.started_ms),
+        "ended_at": unix_seconds(job.ended_ms),
+        "deadline_at": unix_seconds(job.deadline_ms),
+        "expires_at": unix_seconds(job.expires_ms),
         "request_id": job.request_id or None,
         "attempts": job.attempt,
         "usage": usage_json(job.usage) if job.state.ended else None,
@@ -43,7 +44,3 @@ def _error(job: Job) -> Any:
     if not job.error_reason:
         return None
     return to_body(WeirError(Reason(job.error_reason), job.error_message))["error"]
-
-
-def _seconds(unix_ms: int) -> int | None:
-    return unix_ms // 1_000 if unix_ms else None

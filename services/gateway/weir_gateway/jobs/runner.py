@@ -16,7 +16,7 @@ from weir_gateway.jobs.charges import JobCharges
 from weir_gateway.jobs.job import Job
 from weir_gateway.jobs.leases import JobLeases
 from weir_gateway.jobs.outcome import Again, End, Outcome
-from weir_gateway.jobs.pace import Pace
+from weir_gateway.jobs.tenant_windows import TenantWindows
 from weir_gateway.jobs.turns import Turns
 from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.repeating import Repeating
@@ -76,8 +76,8 @@ class JobRunner:
         self._bounds = bounds
         self._paused = paused
         self._metrics = metrics
-        self._pace = Pace(bounds.most_of_tenant)
-        self._turns = Turns(bounds.most, self._pace)
+        self._windows = TenantWindows(bounds.most_of_tenant)
+        self._turns = Turns(bounds.most, self._windows)
         self._id = ""
         self._attempts: dict[str, JobAttempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -184,12 +184,12 @@ class JobRunner:
     def _learn(self, tenant_id: str, outcome: Outcome | None) -> None:
         """What refused one job of a tenant would refuse its others, too."""
         if isinstance(outcome, End):
-            self._pace.ended(tenant_id)
+            self._windows.ended(tenant_id)
         if not isinstance(outcome, Again) or outcome.failed:
             return
         if outcome.error.reason is Reason.CONCURRENCY_LIMIT_EXCEEDED:
             others = self._running()[tenant_id] - 1
-            self._pace.refused(tenant_id, others)
+            self._windows.refused(tenant_id, others)
             if others > 0:
                 # There is room once one of them has ended.
                 return

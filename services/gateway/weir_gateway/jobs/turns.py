@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from weir_gateway.jobs.pace import Pace
+from weir_gateway.jobs.tenant_windows import TenantWindows
 
 
 class Turns:
@@ -11,12 +11,12 @@ class Turns:
 
     Args:
         most: places in all.
-        pace: how many a tenant may have; less than `most`, so that others always find some.
+        windows: how many a tenant may have; less than `most`, so that others always find some.
     """
 
-    def __init__(self, most: int, pace: Pace) -> None:
+    def __init__(self, most: int, windows: TenantWindows) -> None:
         self._most = most
-        self._pace = pace
+        self._windows = windows
         self._last = ""
 
     def share(self, waiting: Sequence[str], running: Mapping[str, int]) -> Mapping[str, int]:
@@ -31,7 +31,7 @@ class Turns:
         """
         free = self._most - sum(running.values())
         held = {tenant: running.get(tenant, 0) for tenant in waiting}
-        order = [one for one in self._in_turn(waiting) if held[one] < self._pace.of(one)]
+        order = [one for one in self._in_turn(waiting) if held[one] < self._windows.of(one)]
         shares: Counter[str] = Counter()
         while free > 0 and order:
             tenant = min(order, key=held.__getitem__)
@@ -39,7 +39,7 @@ class Turns:
             shares[tenant] += 1
             free -= 1
             order.remove(tenant)
-            if held[tenant] < self._pace.of(tenant):
+            if held[tenant] < self._windows.of(tenant):
                 order.append(tenant)
             self._last = tenant
         return shares

@@ -1,12 +1,12 @@
 """How many jobs of a tenant are worth running at once, learnt from what its limits refuse.
 
-As TCP paces itself: a refusal for concurrency says that one too many ran; after as many ends as
-run at once it is tried whether one more fits.
+A window for each tenant, as TCP has one (RFC 5681): a refusal for concurrency says that one too
+many ran; after as many ends as run at once it is tried whether one more fits.
 """
 
 
-class Pace:
-    """Bounds by tenant.
+class TenantWindows:
+    """Windows by tenant.
 
     Args:
         most: of any tenant, and of those that were never refused.
