@@ -69,10 +69,7 @@ def _batches() -> None:
         ),
         sa.Column("metadata", sa.Text, nullable=False),
         sa.Column("errors", sa.Text, nullable=False),
-        *(
-            sa.Column(name, sa.LargeBinary, nullable=False)
-            for name in ("line_tokens", "usage")
-        ),
+        *(sa.Column(name, sa.LargeBinary, nullable=False) for name in ("line_tokens", "usage")),
     )
     op.create_index("batches_by_tenant", "batches", ["tenant_id", "id"])
     op.create_index("batches_by_turn", "batches", ["state", "due_ms"])
