@@ -9,14 +9,18 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-# They ask one stack: of the default model, or of the model that computes nothing.
+# They ask one stack of `tests/e2e/conftest.py`.
 _TOGETHER = {
     "tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_openai_forms.py": "tests/e2e/test_openai_sdk.py",
+    "tests/e2e/test_chaos.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_job_kill.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_one_charge.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_quota.py": "tests/e2e/test_abort.py",
     "tests/e2e/test_reconcile.py": "tests/e2e/test_abort.py",
+    "tests/e2e/test_response_kill.py": "tests/e2e/test_abort.py",
+    "tests/e2e/test_trace.py": "tests/e2e/test_lesser_forms.py",
+    "tests/e2e/test_worker_loss.py": "tests/e2e/test_prefix_placement.py",
 }
 
 # Begun first, so that no process is left alone with one of them in the end.

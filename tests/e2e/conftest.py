@@ -1,3 +1,5 @@
+"""Stacks that several files share: of the package, as one that is idle computes all the same."""
+
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,8 +9,13 @@ import pytest_asyncio
 from tests.default_model import default_model_folder
 from tests.e2e.counted import COUNTED, PRICED
 from tests.e2e.deployment import Deployment, deployed
+from tests.e2e.lesser import LESSER
+from tests.e2e.narrow import NARROW, NARROW_TENANTS
 from tests.e2e.quota import QUOTA_TENANTS
-from tests.tiny_llama import write_tiny_llama
+from tests.otlp_sink import OtlpSink, otlp_sink
+from weir_core.model_folder import models_home
+from weir_worker.engine.config import NULL_MODEL
+from weir_worker.engine.null_folder import ensure_null_model
 
 WIDE = [
     {
@@ -20,12 +27,6 @@ WIDE = [
         ],
     }
 ]
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tiny random Llama."""
-    return write_tiny_llama(tmp_path_factory.mktemp("models") / "tiny")
 
 
 def _told_of_tools(folder: Path, home: Path) -> Path:
@@ -43,7 +44,7 @@ def _told_of_tools(folder: Path, home: Path) -> Path:
     return linked
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def smollm2(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
     """A stack that serves the default model to two tenants."""
     folder = _told_of_tools(default_model_folder(), tmp_path_factory.mktemp("models"))
@@ -53,7 +54,7 @@ async def smollm2(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dep
         yield stack
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
     """The model that computes nothing, in slow small steps, for a tenant of each test."""
     settings = {
@@ -70,14 +71,65 @@ async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
         "answering": {"plan": "counted"},
         "preempted": {"plan": "counted"},
         "queueing": {"plan": "one-at-a-time"},
+        **NARROW_TENANTS,
         **QUOTA_TENANTS,
     }
     async with deployed(
         tmp_path_factory.mktemp("counting") / "state",
         None,
         tenants=tenants,
-        plans=[*COUNTED, alone],
+        plans=[*COUNTED, NARROW, alone],
         model=PRICED,
         settings=settings,
+    ) as stack:
+        yield stack
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
+    """Two workers of the model that computes nothing, in slow steps."""
+    async with deployed(
+        tmp_path_factory.mktemp("pair") / "state",
+        None,
+        tenants={
+            "acme": {"plan": "wide"},
+            "globex": {"plan": "wide"},
+            "moved": {"plan": "counted"},
+            "told": {"plan": "wide"},
+        },
+        plans=[*COUNTED, *WIDE],
+        model=PRICED,
+        workers=2,
+        settings={"WEIR_WORKER__NULL_STEP_US": "20000"},
+    ) as stack:
+        yield stack
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def spans() -> AsyncIterator[OtlpSink]:
+    """What the services of `two_versions` say of traces."""
+    async with otlp_sink() as sink:
+        yield sink
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def two_versions(
+    tmp_path_factory: pytest.TempPathFactory, spans: OtlpSink
+) -> AsyncIterator[Deployment]:
+    """Two versions of one model, by equal weights and sticky by session."""
+    folder = str(ensure_null_model(models_home() / NULL_MODEL))
+    versions = [{"version": name, "folder": folder, "weight": 1} for name in ("1", "2")]
+    async with deployed(
+        tmp_path_factory.mktemp("versions") / "state",
+        None,
+        tenants={
+            "counted": {"plan": "counted"},
+            "lesser": {"plan": "lesser"},
+            "traced": {"plan": "wide"},
+        },
+        plans=[*COUNTED, *WIDE, LESSER],
+        model={"versions": versions, "sticky": "session"},
+        otlp=spans.endpoint,
+        settings={"OTEL_BSP_SCHEDULE_DELAY": "100"},
     ) as stack:
         yield stack

@@ -1,9 +1,8 @@
 """The whole stack as `weir up` runs it: four kinds of processes, a directory, a key."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,15 +170,15 @@ async def deployed(
         directory=directory,
         state_dir=state,
         otlp=otlp,
+        environment=settings or {},
     )
-    with _environment(settings or {}):
-        stack = LocalStack(options, lines.append, lines.append)
-        try:
-            await stack.start()
-            async with _kept_up(stack):
-                yield Deployment(stack, keys, stack.welcome.model, state, lines)
-        finally:
-            await stack.stop()
+    stack = LocalStack(options, lines.append, lines.append)
+    try:
+        await stack.start()
+        async with _kept_up(stack):
+            yield Deployment(stack, keys, stack.welcome.model, state, lines)
+    finally:
+        await stack.stop()
 
 
 @asynccontextmanager
@@ -190,17 +189,3 @@ async def _kept_up(stack: LocalStack) -> AsyncIterator[None]:
     finally:
         keeping.cancel()
         await asyncio.wait({keeping})
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -5,55 +5,35 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx2
 import pytest
 
-from tests.e2e.deployment import Deployment, deployed
+from tests.e2e.deployment import Deployment
+from tests.e2e.narrow import CAPACITY, NARROW_TENANTS, SLOTS
 from tests.e2e.wait import until
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.subject_pb2 import Subject
 from weir.gateway.v1.inference_service_pb2 import GenerateRequest, GetRequestRequest, TokenInput
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]
 
 REQUESTS, CLIENTS = 200, 20
-CAPACITY = 10_000_000
-SLOTS = 5
-# One unit a day flows back: a bucket shows every debit and credit to the unit.
-NARROW = [
-    {
-        "id": "narrow",
-        "limits": [
-            {"id": "slots", "resource": "concurrency", "limit": SLOTS},
-            {"id": "requests", "resource": "requests", "rate": "1/day", "burst": CAPACITY},
-            {"id": "tokens", "resource": "tokens", "rate": "1/day", "burst": CAPACITY},
-        ],
-    }
-]
-SMALL = {
-    "WEIR_WORKER__NUM_BLOCKS": "40",
-    "WEIR_WORKER__MAX_RUNNING": "6",
-    "WEIR_WORKER__MAX_STEP_TOKENS": "48",
-}
-TENANTS = {"acme": {"plan": "narrow"}, "globex": {"plan": "narrow"}}
+BLOCKS = 40
+TENANTS = tuple(NARROW_TENANTS)
 
 
-async def test_after_chaos_every_account_is_exact(tmp_path: Path, tiny: Path) -> None:
-    async with deployed(
-        tmp_path / "state", tiny, tenants=TENANTS, plans=NARROW, settings=SMALL
-    ) as stack:
-        clients = [_Client(stack, number) for number in range(CLIENTS)]
-        await asyncio.gather(*(client.run(REQUESTS // CLIENTS) for client in clients))
-        await _all_blocks_are_free_or_cached(stack)
-        records = await _one_record_each(stack, clients)
-        await _every_level_is_exact(stack, records)
-        outcomes = Counter(record["outcome"] for record in records)
-        assert outcomes["OK"] > 20, outcomes
-        assert outcomes["CANCELLED"] + outcomes["CLIENT_GONE"] > 20, outcomes
+async def test_after_chaos_every_account_is_exact(counting: Deployment) -> None:
+    clients = [_Client(counting, number) for number in range(CLIENTS)]
+    await asyncio.gather(*(client.run(REQUESTS // CLIENTS) for client in clients))
+    await _all_blocks_are_free_or_cached(counting)
+    records = await _one_record_each(counting, clients)
+    await _every_level_is_exact(counting, records)
+    outcomes = Counter(record["outcome"] for record in records)
+    assert outcomes["OK"] > 20, outcomes
+    assert outcomes["CANCELLED"] + outcomes["CLIENT_GONE"] > 20, outcomes
 
 
 class _Client:
@@ -61,7 +41,7 @@ class _Client:
 
     def __init__(self, stack: Deployment, number: int) -> None:
         self._stack = stack
-        self._tenant = ("acme", "globex")[number % 2]
+        self._tenant = TENANTS[number % 2]
         self._random = random.Random(number)
         self.accepted: set[str] = set()
 
@@ -144,7 +124,7 @@ async def _all_blocks_are_free_or_cached(stack: Deployment) -> None:
             load.held_kv_blocks == 0
             and load.running_requests == 0
             and load.waiting_requests == 0
-            and load.free_kv_blocks + load.cached_kv_blocks == 40
+            and load.free_kv_blocks + load.cached_kv_blocks == BLOCKS
             for load in loads.values()
         )
 
@@ -165,7 +145,8 @@ async def _one_record_each(stack: Deployment, clients: list[_Client]) -> list[di
     async def finished() -> list[dict[str, Any]]:
         lines = (stack.state / "logs" / "gateway.log").read_text().splitlines()
         entries = (json.loads(line) for line in lines if line.startswith("{"))
-        return [entry for entry in entries if entry.get("event") == "request finished"]
+        ended = (entry for entry in entries if entry.get("event") == "request finished")
+        return [entry for entry in ended if entry["tenant_id"] in TENANTS]
 
     records = await until(
         finished, lambda seen: accepted <= {r["request_id"] for r in seen}, "a record for each"

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +9,8 @@ import anthropic
 import httpx2
 import openai
 import pytest
-import pytest_asyncio
 
-from tests.e2e.conftest import WIDE
-from tests.e2e.deployment import Deployment, deployed
+from tests.e2e.deployment import Deployment
 from tests.e2e.wait import until
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.usage_pb2 import Usage
@@ -25,71 +22,63 @@ from weir.gateway.v1.inference_service_pb2 import (
     GenerateResponse,
 )
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 # Some 150 tokens of the null model's bytes.
 SYSTEM = "You are a helpful assistant who answers in one short sentence. " * 3
-TENANTS = {"acme": {"plan": "wide"}, "globex": {"plan": "wide"}}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
-    state = tmp_path_factory.mktemp("placed") / "state"
-    async with deployed(state, None, tenants=TENANTS, plans=WIDE, workers=2) as deployment:
-        yield deployment
-
-
-async def test_the_second_request_goes_where_the_system_prompt_is(stack: Deployment) -> None:
-    first = await _ask(stack, "acme", "0")
+async def test_the_second_request_goes_where_the_system_prompt_is(pair: Deployment) -> None:
+    first = await _ask(pair, "acme", "0")
     assert first.cached_prompt_tokens == 0
     for number in range(1, 8):
-        await _rest(stack)
-        usage = await _ask(stack, "acme", str(number))
+        await _rest(pair)
+        usage = await _ask(pair, "acme", str(number))
         # By lot it would be elsewhere half of the time.
         assert usage.cached_prompt_tokens >= 128, f"request {number}"
-    assert (await _ask(stack, "globex", "0")).cached_prompt_tokens == 0
+    assert (await _ask(pair, "globex", "0")).cached_prompt_tokens == 0
 
 
-async def test_no_door_tells_of_what_another_tenant_has_cached(stack: Deployment) -> None:
+async def test_no_door_tells_of_what_another_tenant_has_cached(pair: Deployment) -> None:
     """Each asks the same; only who has asked before is told of cached tokens, at every door."""
     system = f"Answer as at the doors. {SYSTEM}"
-    mine = await _at_every_door(stack, "acme", system)
-    await _rest(stack)
-    again = await _at_every_door(stack, "acme", system)
-    theirs = await _at_every_door(stack, "globex", system)
+    mine = await _at_every_door(pair, "acme", system)
+    await _rest(pair)
+    again = await _at_every_door(pair, "acme", system)
+    theirs = await _at_every_door(pair, "globex", system)
     assert mine[0] == theirs[0] == 0
     assert min(again) >= 128
     assert min(mine[1:]) == min(theirs[1:]) >= 128, "from their own first request"
 
 
-async def test_the_turns_of_a_session_stay_where_its_kv_is(stack: Deployment) -> None:
-    headers = {"authorization": f"Bearer {stack.secret('acme')}"}
-    async with httpx2.AsyncClient(base_url=stack.base_url, headers=headers, timeout=60) as http:
-        made = (await http.post("/sessions", json={"model": stack.model})).json()
+async def test_the_turns_of_a_session_stay_where_its_kv_is(pair: Deployment) -> None:
+    headers = {"authorization": f"Bearer {pair.secret('acme')}"}
+    async with httpx2.AsyncClient(base_url=pair.base_url, headers=headers, timeout=60) as http:
+        made = (await http.post("/sessions", json={"model": pair.model})).json()
         homes, cached, prompts = set(), [], []
         text = "This is the user's own text, which nobody else's cache may hold. " * 2
         for turn in range(6):
             text += f"And this is what turn {turn} adds to it, some sixty tokens more. "
-            finished = await _say(stack, text, session_id=made["id"])
+            finished = await _say(pair, text, session_id=made["id"])
             homes.add(finished.lifecycle.worker_id)
             cached.append(finished.usage.cached_prompt_tokens)
             prompts.append(finished.usage.prompt_tokens)
-            await _rest(stack)
+            await _rest(pair)
         assert len(homes) == 1
         # Every whole block of 16 that the turn before had computed of the common text.
         assert cached[0] == 0
         for at in range(1, 6):
             assert cached[at] > prompts[at - 1] - 16, f"turn {at}: {cached}, {prompts}"
-        alone = await _say(stack, text)
+        alone = await _say(pair, text)
         assert alone.usage.cached_prompt_tokens == 0, "no other request finds it"
-        assert await _pinned(stack) > 0
+        assert await _pinned(pair) > 0
         deleted = await http.delete(f"/sessions/{made['id']}")
         assert deleted.json()["deleted"] is True
-        assert await _pinned(stack) == 0, "its worker has given it up"
+        assert await _pinned(pair) == 0, "its worker has given it up"
         refused = await http.post(
             "/chat/completions",
             json={
-                "model": stack.model,
+                "model": pair.model,
                 "messages": [{"role": "user", "content": "x"}],
                 "session_id": made["id"],
             },
@@ -97,19 +86,19 @@ async def test_the_turns_of_a_session_stay_where_its_kv_is(stack: Deployment) ->
         assert refused.json()["error"]["code"] == "session_not_found"
 
 
-async def test_a_prefix_is_cached_before_anybody_asks(stack: Deployment) -> None:
-    headers = {"authorization": f"Bearer {stack.secret('acme')}"}
-    async with httpx2.AsyncClient(base_url=stack.base_url, headers=headers, timeout=60) as http:
+async def test_a_prefix_is_cached_before_anybody_asks(pair: Deployment) -> None:
+    headers = {"authorization": f"Bearer {pair.secret('acme')}"}
+    async with httpx2.AsyncClient(base_url=pair.base_url, headers=headers, timeout=60) as http:
         system = f"Rules that are computed beforehand. {SYSTEM}"
         messages = [{"role": "system", "content": system}]
-        body = {"messages": messages, "models": [stack.model], "keep_cold": True}
+        body = {"messages": messages, "models": [pair.model], "keep_cold": True}
         assert (await http.put("/prefixes/rules", json=body)).status_code == 200
         warmed = (await http.post("/prefixes/rules/warm")).json()["data"]
         assert len({one["worker_id"] for one in warmed}) == 2, "on both workers"
         answer = await http.post(
             "/chat/completions",
             json={
-                "model": stack.model,
+                "model": pair.model,
                 "messages": [{"role": "user", "content": "the first to ask"}],
                 "max_tokens": 2,
                 "prefix": "rules",
@@ -119,23 +108,23 @@ async def test_a_prefix_is_cached_before_anybody_asks(stack: Deployment) -> None
         assert usage["prompt_tokens_details"]["cached_tokens"] >= 128
 
 
-async def test_a_session_outlives_its_worker(stack: Deployment) -> None:
+async def test_a_session_outlives_its_worker(pair: Deployment) -> None:
     """Its KV is gone with the worker: the next turn is computed anew elsewhere, and is the same."""
     label, prompt = "outlives", "A conversation that goes on whatever becomes of its worker. " * 4
-    first = await _turn(stack, prompt, label)
-    await _rest(stack)
-    again = await _turn(stack, prompt, label)
+    first = await _turn(pair, prompt, label)
+    await _rest(pair)
+    again = await _turn(pair, prompt, label)
     assert again.finished.lifecycle.worker_id == first.finished.lifecycle.worker_id
     assert again.finished.usage.cached_prompt_tokens >= len(prompt) - 16
     home = first.finished.lifecycle.worker_id
     name = next(name for name in ("worker-1", "worker-2") if home.startswith(name))
-    os.kill(stack.stack.pids[name], signal.SIGKILL)
-    moved = await _turn(stack, prompt, label)
+    os.kill(pair.stack.pids[name], signal.SIGKILL)
+    moved = await _turn(pair, prompt, label)
     assert moved.finished.lifecycle.worker_id != home
     assert moved.finished.usage.cached_prompt_tokens == 0
     assert (moved.text, moved.session_id) == (first.text, first.session_id)
-    await _rest(stack)
-    settled = await _turn(stack, prompt, label)
+    await _rest(pair)
+    settled = await _turn(pair, prompt, label)
     assert settled.finished.lifecycle.worker_id == moved.finished.lifecycle.worker_id
     assert settled.finished.usage.cached_prompt_tokens >= len(prompt) - 16
 

@@ -1,13 +1,10 @@
 """One trace holds the whole life of a request."""
 
-from pathlib import Path
-
 import openai
 import pytest
 
-from tests.e2e.conftest import WIDE
-from tests.e2e.deployment import deployed
-from tests.otlp_sink import otlp_sink
+from tests.e2e.deployment import Deployment
+from tests.otlp_sink import OtlpSink
 
 _TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 _PARENT_ID = "b7ad6b7169203331"
@@ -16,45 +13,37 @@ _STAGES = {"chat": "gateway", "reserve": "ratelimiter", "queue": "scheduler",
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.asyncio(loop_scope="session")
 async def test_one_trace_from_the_client_to_prefill_decode_and_settle(
-    tmp_path: Path,
+    two_versions: Deployment, spans: OtlpSink
 ) -> None:
-    async with (
-        otlp_sink() as sink,
-        deployed(
-            tmp_path / "state",
-            None,
-            tenants={"acme": {"plan": "wide"}},
-            plans=WIDE,
-            otlp=sink.endpoint,
-            settings={"OTEL_BSP_SCHEDULE_DELAY": "100"},
-        ) as stack,
-        openai.AsyncOpenAI(base_url=stack.base_url, api_key=stack.secret("acme")) as client,
-    ):
-        secret_text = "a text that no trace may hold"
+    secret_text = "a text that no trace may hold"
+    async with openai.AsyncOpenAI(
+        base_url=two_versions.base_url, api_key=two_versions.secret("traced")
+    ) as client:
         await client.chat.completions.create(
-            model=stack.model,
+            model=two_versions.model,
             messages=[{"role": "user", "content": secret_text}],
             max_tokens=5,
             extra_headers={"traceparent": f"00-{_TRACE_ID}-{_PARENT_ID}-01"},
         )
 
-        def whole(_: object) -> bool:
-            # Each process exports when it likes, and two of them have a span of that name.
-            seen = [(span.name.lower(), span.service) for span in sink.trace(_TRACE_ID)]
-            return all(
-                any(stage in name and service in whose for name, whose in seen)
-                for stage, service in _STAGES.items()
-            )
+    def whole(_: object) -> bool:
+        # Each process exports when it likes, and two of them have a span of that name.
+        seen = [(span.name.lower(), span.service) for span in spans.trace(_TRACE_ID)]
+        return all(
+            any(stage in name and service in whose for name, whose in seen)
+            for stage, service in _STAGES.items()
+        )
 
-        await sink.wait_for(whole, timeout_s=30.0)
-        spans = sink.trace(_TRACE_ID)
+    await spans.wait_for(whole, timeout_s=30.0)
+    trace = spans.trace(_TRACE_ID)
     for stage, service in _STAGES.items():
-        found = [s for s in spans if stage in s.name.lower() and service in s.service]
-        assert found, f"no {stage} span of the {service} in {[(s.service, s.name) for s in spans]}"
-    ids = {span.span_id for span in spans} | {_PARENT_ID}
-    assert all(span.parent_id in ids for span in spans), "a span hangs in the air"
-    assert sum(span.parent_id == _PARENT_ID for span in spans) == 1
-    root = next(span for span in spans if span.parent_id == _PARENT_ID)
+        found = [s for s in trace if stage in s.name.lower() and service in s.service]
+        assert found, f"no {stage} span of the {service} in {[(s.service, s.name) for s in trace]}"
+    ids = {span.span_id for span in trace} | {_PARENT_ID}
+    assert all(span.parent_id in ids for span in trace), "a span hangs in the air"
+    assert sum(span.parent_id == _PARENT_ID for span in trace) == 1
+    root = next(span for span in trace if span.parent_id == _PARENT_ID)
     assert root.attributes["gen_ai.usage.output_tokens"] == 5
-    assert secret_text not in repr(spans)
+    assert secret_text not in repr(trace)

@@ -3,15 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 
 import grpc
 import pytest
-import pytest_asyncio
 
-from tests.e2e.conftest import WIDE
-from tests.e2e.counted import COUNTED, PRICED, books_closed
-from tests.e2e.deployment import Deployment, deployed
+from tests.e2e.counted import books_closed
+from tests.e2e.deployment import Deployment
 from tests.e2e.wait import until
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.common.v1.sampling_pb2 import SamplingParams
@@ -24,9 +21,7 @@ from weir.gateway.v1.inference_service_pb2 import (
     TokenInput,
 )
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
-
-TENANTS = {"counted": {"plan": "counted"}, "wide": {"plan": "wide"}}
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 
 def _request(stack: Deployment, output: int) -> GenerateRequest:
@@ -39,71 +34,57 @@ def _request(stack: Deployment, output: int) -> GenerateRequest:
     )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
-    """Two workers of the model that computes nothing, in slow steps."""
-    async with deployed(
-        tmp_path_factory.mktemp("loss") / "state",
-        None,
-        tenants=TENANTS,
-        plans=[*COUNTED, *WIDE],
-        model=PRICED,
-        workers=2,
-        settings={"WEIR_WORKER__NULL_STEP_US": "20000"},
-    ) as running:
-        yield running
-
-
-async def test_a_request_without_a_token_moves_to_another_worker(stack: Deployment) -> None:
+async def test_a_request_without_a_token_moves_to_another_worker(pair: Deployment) -> None:
+    await _both_ready(pair)
     victim, other = "worker-1", "worker-2"
     # A stopped process holds its attempt without a token until it is killed.
-    os.kill(stack.stack.pids[other], signal.SIGSTOP)
-    os.kill(stack.stack.pids[victim], signal.SIGSTOP)
-    answer = asyncio.create_task(_answer(stack, "counted", 8))
+    os.kill(pair.stack.pids[other], signal.SIGSTOP)
+    os.kill(pair.stack.pids[victim], signal.SIGSTOP)
+    answer = asyncio.create_task(_answer(pair, "moved", 8))
     views = await until(
-        stack.workers,
+        pair.workers,
         lambda views: any(view.pending_attempts or view.running_attempts for view in views),
         "the dispatch",
     )
     holder = next(v for v in views if v.pending_attempts or v.running_attempts)
     lost = victim if holder.registration.worker_id.startswith(victim) else other
     kept = other if lost == victim else victim
-    os.kill(stack.stack.pids[kept], signal.SIGCONT)
-    os.kill(stack.stack.pids[lost], signal.SIGKILL)
+    os.kill(pair.stack.pids[kept], signal.SIGCONT)
+    os.kill(pair.stack.pids[lost], signal.SIGKILL)
     async with asyncio.timeout(60):
         record = await answer
     # Both attempts were under one reservation: one request, one charge.
-    (row,) = await books_closed(stack, ["counted"])
+    (row,) = [row for row in await books_closed(pair, ["moved"]) if row.tenant == "moved"]
     assert (row.requests, row.prompt, row.completion) == (1, 50, 8)
     assert record.attempts == 2
     assert record.usage.completion_tokens == 8
     assert record.usage_quality == USAGE_QUALITY_EXACT
     assert record.worker_id.startswith(kept)
-    await _both_ready(stack)
+    await _both_ready(pair)
 
 
 async def test_a_stream_that_has_begun_ends_with_a_reason_and_is_charged_once(
-    stack: Deployment,
+    pair: Deployment,
 ) -> None:
-    async with stack.inference() as stub:
-        call = stub.Generate(_request(stack, 400), metadata=stack.metadata("wide"), timeout=60)
+    async with pair.inference() as stub:
+        call = stub.Generate(_request(pair, 400), metadata=pair.metadata("told"), timeout=60)
         request_id, seen = "", 0
         with pytest.raises(grpc.aio.AioRpcError) as caught:  # noqa: PT012
             async for response in call:
                 request_id = request_id or response.accepted.request_id
                 before, seen = seen, seen + len(response.delta.token_ids)
                 if before < 3 <= seen:
-                    await _kill_holder(stack)
+                    await _kill_holder(pair)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
         assert "worker" in (caught.value.details() or "")
-        record = await _record(stack, request_id)
+        record = await _record(pair, request_id)
     assert record.usage_quality == USAGE_QUALITY_ESTIMATED
     assert 3 <= record.usage.completion_tokens < 400
-    limits = await stack.limits(Subject(tenant_id="wide", user_id="user", model=stack.model))
+    limits = await pair.limits(Subject(tenant_id="told", user_id="user", model=pair.model))
     assert all(limit.held == 0 for limit in limits.values())
     # The supervisor starts it again.
-    await _both_ready(stack)
-    assert (await _answer(stack, "wide", 4)).usage.completion_tokens == 4
+    await _both_ready(pair)
+    assert (await _answer(pair, "told", 4)).usage.completion_tokens == 4
 
 
 async def _kill_holder(stack: Deployment) -> None:
@@ -135,7 +116,7 @@ async def _answer(stack: Deployment, tenant: str, output: int) -> LifecycleRecor
 async def _record(stack: Deployment, request_id: str) -> LifecycleRecord:
     async with stack.inference() as stub:
         answer = await stub.GetRequest(
-            GetRequestRequest(request_id=request_id), metadata=stack.metadata("wide"), timeout=10
+            GetRequestRequest(request_id=request_id), metadata=stack.metadata("told"), timeout=10
         )
     assert answer.terminal
     return answer.lifecycle

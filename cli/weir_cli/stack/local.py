@@ -127,6 +127,7 @@ class LocalStack:
             options.schedulers,
             options.database,
             self._tls,
+            options.environment,
         )
         self._say(f"Starting Tokenweir (logs: {state.logs})")
         supervisor = self._supervisor = Supervisor(plan.specs(state), self._say)

@@ -1,6 +1,7 @@
 """What the user of `weir up` asked for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from weir_cli.errors import CommandError
@@ -17,6 +18,7 @@ class StackOptions:
         most_workers: up to so many, as the load asks for; 0: no more than `workers`.
         schedulers: of which one is active.
         tls: folder of certificates; None: everything is plain.
+        environment: variables of the services beside those of this process.
     """
 
     workers: int = 1
@@ -35,6 +37,7 @@ class StackOptions:
     database: str = ""
     api_key: str = ""
     tls: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def worker_range(self) -> WorkerRange:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -43,6 +43,7 @@ class StackPlan:
         schedulers: of which one is active.
         database: URL of the directory's database; empty: the file alone.
         tls: certificates; None: everything is plain.
+        environment: variables of the services beside those of this process.
     """
 
     workers: Sequence[WorkerPlan]
@@ -54,6 +55,7 @@ class StackPlan:
     schedulers: int = 1
     database: str = ""
     tls: StackTls | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def specs(self, state: StateDir) -> list[ChildSpec]:
         """Writes each service's settings file and returns how to start what is started first."""
@@ -96,7 +98,7 @@ class StackPlan:
         secrets = {"WEIR_CLUSTER_TOKEN": state.cluster_secret()}
         if service == GATEWAY and self.database:
             secrets["WEIR_ADMIN_SECRET"] = state.admin_secret()
-        return secrets
+        return {**self.environment, **secrets}
 
     def _ratelimiter(self, state: StateDir) -> dict[str, Any]:
         return {
