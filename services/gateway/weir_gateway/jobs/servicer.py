@@ -28,6 +28,7 @@ from weir_gateway.jobs.desk import JobDesk
 from weir_gateway.jobs.kind import JobKinds
 from weir_gateway.jobs.messages import job_message, to_state
 from weir_gateway.jobs.submission import Submission
+from weir_gateway.native.message_size import check_size
 
 _BEAT_S = 15.0
 
@@ -60,12 +61,7 @@ class JobServicer(JobServiceServicer):
     async def SubmitJob(self, request: SubmitJobRequest, context: Context) -> SubmitJobResponse:
         """Accepts a job."""
         caller = self._caller(context)
-        size = request.ByteSize()
-        if size > self._max_bytes:
-            raise WeirError(
-                Reason.BODY_TOO_LARGE,
-                f"the request has {size} bytes; at most {self._max_bytes} are taken",
-            )
+        check_size(request, self._max_bytes)
         if not request.HasField("request"):
             raise InvalidField("request", None, "what is to be generated")
         body = _body(request.request)

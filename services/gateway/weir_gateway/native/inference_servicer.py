@@ -36,6 +36,7 @@ from weir_gateway.native.conversion import (
     to_request,
     to_tokenize_request,
 )
+from weir_gateway.native.message_size import check_size
 
 # A client's deadline passes before ours: ours counts from when its call came.
 _ON_THE_WAY_S = 0.25
@@ -76,7 +77,7 @@ class InferenceServicer(InferenceServiceServicer):
     ) -> None:
         """Streams one answer."""
         caller = self._caller(context)
-        self._check_size(request)
+        check_size(request, self._max_bytes)
         if request.idempotency_key:
             await self._generate_once(request, caller, context)
             return
@@ -138,7 +139,7 @@ class InferenceServicer(InferenceServiceServicer):
     ) -> EmbedResponse:
         """Embeddings of texts."""
         caller = self._caller(context)
-        self._check_size(request)
+        check_size(request, self._max_bytes)
         made = await self._embeddings.embed(
             caller, to_embed_order(request), deadline_s=context.time_remaining()
         )
@@ -160,7 +161,7 @@ class InferenceServicer(InferenceServiceServicer):
         """Counts tokens as Generate would."""
         caller = self._caller(context)
         self._reception.check_rate(caller)
-        self._check_size(request)
+        check_size(request, self._max_bytes)
         prompt, most = await self._preparer.tokenize(caller, to_tokenize_request(request))
         return TokenizeResponse(token_ids=prompt.token_ids, max_context_tokens=most)
 
@@ -175,14 +176,6 @@ class InferenceServicer(InferenceServiceServicer):
             raise InvalidField("request_id", "", "the id of a request")
         record, terminal = self._records.find(caller.tenant_id, request.request_id)
         return GetRequestResponse(lifecycle=record, terminal=terminal)
-
-    def _check_size(self, request: GenerateRequest | TokenizeRequest | EmbedRequest) -> None:
-        size = request.ByteSize()
-        if size > self._max_bytes:
-            raise WeirError(
-                Reason.BODY_TOO_LARGE,
-                f"the request has {size} bytes; at most {self._max_bytes} are taken",
-            )
 
     def _caller(self, context: Context) -> Caller:
         header = first_value(context.invocation_metadata(), AUTHORIZATION)

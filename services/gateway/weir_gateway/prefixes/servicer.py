@@ -22,13 +22,14 @@ from weir.gateway.v1.prefix_service_pb2 import (
 )
 from weir.gateway.v1.prefix_service_pb2 import Prefix as PrefixMessage
 from weir.gateway.v1.prefix_service_pb2_grpc import PrefixServiceServicer
-from weir_core.errors import InvalidField, Reason, WeirError
+from weir_core.errors import InvalidField
 from weir_core.rpc.interceptors.handler import Context
 from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.messages import timestamp
 from weir_gateway.flow.reception import Reception
 from weir_gateway.native.conversion import to_native_chat
+from weir_gateway.native.message_size import check_size
 from weir_gateway.prefixes.desk import PrefixDesk
 from weir_gateway.prefixes.pages import PrefixPages
 from weir_gateway.prefixes.prefix import Prefix, PrefixContent, Warmth
@@ -56,11 +57,7 @@ class PrefixServicer(PrefixServiceServicer):
     async def PutPrefix(self, request: PutPrefixRequest, context: Context) -> PutPrefixResponse:
         """Keeps a new version."""
         caller = self._caller(context)
-        if request.ByteSize() > self._max_bytes:
-            raise WeirError(
-                Reason.BODY_TOO_LARGE,
-                f"the request has {request.ByteSize()} bytes; at most {self._max_bytes} are taken",
-            )
+        check_size(request, self._max_bytes)
         prefix = await self._desk.put(caller, request.name, _content(request), request.models)
         if not request.keep_cold:
             self._keeper.warm_later(caller, prefix)
