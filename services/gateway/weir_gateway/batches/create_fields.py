@@ -8,15 +8,13 @@ from weir_core.errors import InvalidField
 from weir_gateway.batches.endpoints import check_endpoint
 from weir_gateway.files.file import Purpose
 from weir_gateway.files.upload_fields import default_ttl_ms, ttl_ms_of
-from weir_gateway.intake.shape import Shape
 from weir_gateway.jobs.kind import JobKinds
 from weir_gateway.openai.fields import Fields
-from weir_gateway.openai.tool_fields import check_writable
+from weir_gateway.openai.pairs import metadata_of
 from weir_gateway.webhooks.url import check_webhook_url
 
 _WINDOW = "24h"
 WINDOW_MS = 86_400_000
-_MOST_PAIRS, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +43,13 @@ def read_create(body: dict[str, Any], kinds: JobKinds, *, http_webhooks: bool) -
     window = fields.raw("completion_window")
     if window != _WINDOW:
         raise InvalidField("completion_window", window, f"`{_WINDOW}`")
-    metadata = _metadata(fields)
+    metadata = metadata_of(fields)
     output_ttl_ms = _output_ttl_ms(fields)
     webhook_url = fields.text("webhook_url")
     if webhook_url:
         check_webhook_url(webhook_url, allow_http=http_webhooks)
     fields.refuse_unknown()
     return CreateFields(file_id, endpoint, metadata, output_ttl_ms, webhook_url)
-
-
-def _metadata(fields: Fields) -> Mapping[str, str]:
-    given = fields.raw("metadata")
-    if given is None:
-        return {}
-    if not isinstance(given, dict) or len(given) > _MOST_PAIRS:
-        raise InvalidField("metadata", Shape(given), f"an object of at most {_MOST_PAIRS} pairs")
-    for name, value in given.items():
-        if len(name) > _LONGEST_NAME:
-            raise InvalidField(
-                "metadata", Shape(name), f"names of at most {_LONGEST_NAME} characters"
-            )
-        if not isinstance(value, str) or len(value) > _LONGEST_VALUE:
-            bound = f"a string of at most {_LONGEST_VALUE} characters"
-            raise InvalidField(f"metadata.{name}", Shape(value), bound)
-    check_writable(fields, "metadata", given)
-    return given
 
 
 def _output_ttl_ms(fields: Fields) -> int:

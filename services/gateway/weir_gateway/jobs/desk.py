@@ -11,14 +11,12 @@ from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.enqueued import most_enqueued
 from weir_gateway.jobs.job import Job, JobState
+from weir_gateway.jobs.kind import FOR_CALLERS
 from weir_gateway.jobs.runner import JobRunner
 from weir_gateway.jobs.store import JobStore, Submitted
 from weir_gateway.jobs.submission import Submission
 from weir_gateway.paging import cut, page_size, read_token
 from weir_gateway.webhooks.url import check_webhook_url
-
-KINDS = ("native", "chat", "completion")
-"""Kinds that are jobs to callers; others are known to them as something else."""
 
 _MOST_ON_LOOP = 50_000
 _POLL_S = 0.5
@@ -108,7 +106,7 @@ class JobDesk:
         """
         most, before = page_size(size), read_token(token)
         found = await self._store.list(
-            caller.tenant_id, limit=most + 1, before_id=before, state=state, kinds=KINDS
+            caller.tenant_id, limit=most + 1, before_id=before, state=state, kinds=FOR_CALLERS
         )
         return cut(found, lambda job: job.id, most)
 
@@ -139,6 +137,6 @@ class JobDesk:
 
 
 def _job_of_caller(job: Job) -> Job:
-    if job.kind not in KINDS:
+    if job.kind not in FOR_CALLERS:
         raise WeirError(Reason.JOB_NOT_FOUND, "there is no such job of this tenant", field="job_id")
     return job

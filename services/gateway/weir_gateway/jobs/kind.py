@@ -10,6 +10,9 @@ from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.jobs.job import Job
 
+FOR_CALLERS = ("native", "chat", "completion")
+"""Kinds that are jobs to callers; others are known to them as something else."""
+
 
 class JobRecorder(Protocol):
     """Takes one attempt's answer. A later attempt gets another recorder."""

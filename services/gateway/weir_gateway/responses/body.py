@@ -5,11 +5,11 @@ As in the other doors a field is honoured, taken because it changes nothing, or 
 
 from typing import Any
 
-from weir_core.errors import InvalidField
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
 from weir_gateway.intake.sampling_request import SamplingRequest
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
+from weir_gateway.openai.pairs import metadata_of
 from weir_gateway.openai.requests import model_name, own_fields
 from weir_gateway.openai.service_tier import to_tier
 from weir_gateway.openai.tool_fields import check_writable
@@ -22,9 +22,7 @@ LOGPROBS = "message.output_text.logprobs"
 
 _NAMES = FieldNames(messages="input", prompt="input", max_new_tokens="max_output_tokens")
 _MOST_LOGPROBS = 20
-_MOST_PAIRS = 16
-_MOST_KEY = 64
-_MOST_VALUE = 512
+_LONGEST_LABEL = 512
 _LABELS = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 _REFUSED = {
     "conversation": "go on from an answer with previous_response_id",
@@ -69,7 +67,7 @@ def response_request(body: dict[str, Any], response_id: str) -> ResponseRequest:
         "instructions": instructions or None,
         "max_output_tokens": max_tokens,
         "max_tool_calls": fields.integer("max_tool_calls"),
-        "metadata": _metadata(fields),
+        "metadata": metadata_of(fields),
         "previous_response_id": previous_id or None,
         "background": background,
         "truncation": "disabled",
@@ -151,28 +149,10 @@ def _store(fields: Fields, *, background: bool) -> bool | None:
     return store
 
 
-def _metadata(fields: Fields) -> dict[str, str]:
-    value = fields.raw("metadata")
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or len(value) > _MOST_PAIRS:
-        raise fields.invalid("metadata", Shape(value), f"an object of at most {_MOST_PAIRS} pairs")
-    for key, entry in value.items():
-        if len(key) > _MOST_KEY:
-            raise InvalidField(
-                "metadata", "a longer key", f"keys of at most {_MOST_KEY} characters"
-            )
-        if not isinstance(entry, str) or len(entry) > _MOST_VALUE:
-            told = key if key.isascii() and key.isprintable() else "one of its keys"
-            bound = f"strings of at most {_MOST_VALUE} characters"
-            raise InvalidField(f"metadata.{told}", Shape(entry), bound)
-    return value
-
-
 def _label(fields: Fields, name: str) -> str | None:
     value = fields.text(name)
-    if len(value) > _MOST_VALUE:
-        raise fields.invalid(name, Shape(value), f"at most {_MOST_VALUE} characters")
+    if len(value) > _LONGEST_LABEL:
+        raise fields.invalid(name, Shape(value), f"at most {_LONGEST_LABEL} characters")
     return value or None
 
 

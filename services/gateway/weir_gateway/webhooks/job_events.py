@@ -3,6 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_gateway.jobs.job import Job, JobState
+from weir_gateway.jobs.kind import FOR_CALLERS
 from weir_gateway.webhooks.outbox import Outbox
 
 _TYPES = {
@@ -11,7 +12,6 @@ _TYPES = {
     JobState.CANCELLED: "job.cancelled",
     JobState.EXPIRED: "job.expired",
 }
-_KINDS = ("native", "chat", "completion")
 
 
 class JobEvents:
@@ -26,7 +26,7 @@ class JobEvents:
 
     async def on_end(self, connection: AsyncConnection, job: Job) -> None:
         """A job has ended; see `JobEnds`."""
-        if job.batch_id or job.kind not in _KINDS:
+        if job.batch_id or job.kind not in FOR_CALLERS:
             return
         data = {
             "id": job.id,
