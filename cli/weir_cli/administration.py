@@ -14,9 +14,10 @@ from pydantic import SecretStr
 
 from weir.gateway.v1.admin_service_pb2_grpc import AdminServiceStub
 from weir_cli.errors import CommandError
+from weir_cli.plain_text import warn_of_plain_text
 from weir_cli.stack.running import Door, running_folder
 from weir_cli.stack.services import GATEWAY
-from weir_cli.stack.stack_tls import tls_of, tls_of_environment, warn_of_plain_text
+from weir_cli.stack.stack_tls import tls_of, tls_of_environment
 from weir_cli.stack.state_dir import ADMIN_SECRET_FILE
 from weir_core.errors import Reason
 from weir_core.errors.status import from_rpc_error
@@ -90,7 +91,7 @@ def admin_door(address: str, state_dir: Path | None) -> Door:
         if not secret:
             raise CommandError(f"--address needs the admin secret; set {SECRET_VARIABLE}")
         edge_tls = tls_of_environment(services=False)
-        warn_of_plain_text(address, edge_tls, "admin secret")
+        warn_of_plain_text(address, "admin secret", encrypted=edge_tls is not None)
         return Door(address, SecretStr(secret), edge_tls)
     folder = state_dir or running_folder(GATEWAY, SECRET_VARIABLE)
     try:

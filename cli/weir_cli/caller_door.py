@@ -9,6 +9,7 @@ import grpc
 import typer
 
 from weir_cli.errors import CommandError
+from weir_cli.plain_text import warn_of_plain_text
 from weir_core.errors import Reason
 from weir_core.errors.startup import StartupError
 from weir_core.errors.status import from_rpc_error
@@ -34,6 +35,19 @@ _NOBODY = (
 Metadata = tuple[tuple[str, str], ...]
 
 
+def check_caller(url: str, key: str, ca: Path | None) -> None:
+    """Checks what says who calls whom; warns of a key that goes there in plain text.
+
+    Raises:
+        CommandError: there is no key, or the URL is that of another door.
+    """
+    if not key:
+        raise CommandError("no API key; set WEIR_API_KEY or give --key")
+    if "://" in url:
+        raise CommandError(f"--url is {url!r}; it must be host:port of the gRPC door")
+    warn_of_plain_text(url, "API key", encrypted=ca is not None)
+
+
 def as_caller(
     url: str, key: str, ca: Path | None, call: Callable[[grpc.aio.Channel, Metadata], Awaitable[T]]
 ) -> T:
@@ -42,10 +56,7 @@ def as_caller(
     Raises:
         CommandError: what it was refused with, or that nobody answers.
     """
-    if not key:
-        raise CommandError("no API key; set WEIR_API_KEY or give --key")
-    if "://" in url:
-        raise CommandError(f"--url is {url!r}; it must be host:port of the gRPC door")
+    check_caller(url, key, ca)
     return asyncio.run(_call(url, key, ca, call))
 
 

@@ -10,6 +10,8 @@ import httpx2
 import typer
 
 from weir_cli.errors import CommandError
+from weir_cli.plain_text import warn_of_plain_text
+from weir_core.host_port import join_address
 
 Url = Annotated[str, typer.Option(envvar="WEIR_URL", help="Of the gateway's HTTP door.")]
 Key = Annotated[str, typer.Option(envvar="WEIR_API_KEY", show_default=False, help="API key.")]
@@ -36,6 +38,9 @@ class HttpDoor:
             raise CommandError("no API key; set WEIR_API_KEY or give --key")
         if not url.startswith(("http://", "https://")):
             raise CommandError(f"--url is {url!r}; it must begin with http:// or https://")
+        parts = httpx2.URL(url)
+        address = join_address(parts.host, parts.port or 80)
+        warn_of_plain_text(address, "API key", encrypted=parts.scheme == "https")
         self._url = url
         self._client = httpx2.Client(
             base_url=url,

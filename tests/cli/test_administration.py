@@ -15,7 +15,9 @@ from tests.gateway.fake_server import TOKEN
 from tests.gateway.support import document_of
 from weir_cli.administration import admin_door
 from weir_cli.app import app
+from weir_cli.caller_door import check_caller
 from weir_cli.errors import CommandError
+from weir_cli.http_door import HttpDoor
 from weir_cli.stack.running import ratelimiter_door
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.telemetry import Telemetry
@@ -218,20 +220,30 @@ def test_the_secret_must_be_known(weir: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_secret_that_leaves_the_machine_in_plain_text_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WEIR_ADMIN_SECRET", SECRET)
     monkeypatch.setenv("WEIR_CLUSTER_TOKEN", SECRET)
     for address in ("127.0.0.1:8001", "[::1]:8001", "localhost:8001"):
         admin_door(address, None)
         ratelimiter_door(address, None)
+        check_caller(address, "wr_key", None)
+        HttpDoor(f"http://{address}", "wr_key", None).close()
+    check_caller("gateway.example.com:8001", "wr_key", tmp_path / "ca.pem")
+    HttpDoor("https://gateway.example.com", "wr_key", None).close()
     assert capsys.readouterr().err == ""
     admin_door("gateway.example.com:8001", None)
     ratelimiter_door("192.0.2.7:8002", None)
-    admin, cluster = capsys.readouterr().err.splitlines()
+    check_caller("gateway.example.com:8001", "wr_key", None)
+    HttpDoor("http://gateway.example.com", "wr_key", None).close()
+    admin, cluster, *callers = capsys.readouterr().err.splitlines()
     assert admin.startswith("warning: the admin secret goes to gateway.example.com:8001 in plain")
     assert cluster.startswith("warning: the cluster secret goes to 192.0.2.7:8002 in plain text")
-    assert SECRET not in admin + cluster
+    assert [line.split(" in plain")[0] for line in callers] == [
+        "warning: the API key goes to gateway.example.com:8001",
+        "warning: the API key goes to gateway.example.com:80",
+    ]
+    assert not any(secret in admin + cluster + "".join(callers) for secret in (SECRET, "wr_key"))
 
 
 def _audit(weir: Any, tenant: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Url
+from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Url, check_caller
 from weir_cli.errors import CommandError
 from weir_client import AsyncClient, Message, WeirClientError
 from weir_core.errors.startup import StartupError
@@ -27,10 +27,7 @@ def chat(
     ca: Ca = None,
 ) -> None:
     """Talk to a model."""
-    if not key:
-        raise CommandError("no API key; set WEIR_API_KEY or give --key")
-    if "://" in url:
-        raise CommandError(f"--url is {url!r}; it must be host:port of the gRPC door")
+    check_caller(url, key, ca)
     with asyncio.Runner() as runner:
         talk = runner.run(_open(url, key, ca, model, system, max_new_tokens))
         try:

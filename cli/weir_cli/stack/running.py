@@ -8,8 +8,9 @@ import yaml
 from pydantic import SecretStr
 
 from weir_cli.errors import CommandError
+from weir_cli.plain_text import warn_of_plain_text
 from weir_cli.stack.services import GATEWAY, RATELIMITER, SCHEDULER
-from weir_cli.stack.stack_tls import tls_of, tls_of_environment, warn_of_plain_text
+from weir_cli.stack.stack_tls import tls_of, tls_of_environment
 from weir_cli.stack.state_dir import running_folders
 from weir_core.rpc.channel import ChannelTls
 
@@ -56,7 +57,7 @@ def service_door(service: str, address: str, state_dir: Path | None) -> Door:
         if not secret:
             raise CommandError(f"--address needs the cluster secret; set {TOKEN_VARIABLE}")
         given = tls_of_environment(services=True)
-        warn_of_plain_text(address, given, "cluster secret")
+        warn_of_plain_text(address, "cluster secret", encrypted=given is not None)
         return Door(address, SecretStr(secret), given)
     folder = state_dir or running_folder(service)
     try:

@@ -5,14 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from weir_cli.commands.tls import DOMAIN, EDGE, OPERATOR, SERVICES, make_certificates
 from weir_cli.errors import CommandError
 from weir_core.config import TlsSettings
 from weir_core.errors.startup import StartupError
-from weir_core.host_port import is_loopback
-from weir_core.rpc.channel import ChannelTls
 from weir_core.tls.identity import TlsIdentity, service_identity
 from weir_core.tls.trusted_ca import TrustedCa
 
@@ -95,22 +91,6 @@ def tls_of_environment(*, services: bool) -> TlsIdentity | TrustedCa | None:
             raise CommandError(f"{CA_VARIABLE}: {error}") from None
     domain = os.environ.get(DOMAIN_VARIABLE, "") if services else ""
     return _identity({**given, "peer_domain": domain})
-
-
-def warn_of_plain_text(address: str, tls: ChannelTls | None, secret: str) -> None:
-    """Says on stderr that a secret goes over the network as it is.
-
-    Args:
-        address: `host:port` that it goes to.
-        tls: of the connection.
-        secret: which one, for people.
-    """
-    if tls is None and not is_loopback(address):
-        typer.echo(
-            f"warning: the {secret} goes to {address} in plain text; with TLS there, set "
-            f"{CA_VARIABLE} (docs/security.md)",
-            err=True,
-        )
 
 
 def _identity(told: Mapping[str, str]) -> TlsIdentity:
