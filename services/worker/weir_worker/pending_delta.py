@@ -69,23 +69,28 @@ class PendingDelta:
     @property
     def size(self) -> int:
         """Roughly its bytes as a message."""
-        logprobs = (*self._logprobs, *self._prompt_logprobs)
-        told = sum(_LOGPROB_BYTES * (1 + len(one.top_ids)) for one in logprobs)
-        told += _FLOAT_BYTES * len(self._embedding)
-        return _OVERHEAD_BYTES + 3 * len(self._token_ids) + sum(map(len, self._text)) + told
+        size = _OVERHEAD_BYTES + 3 * len(self._token_ids) + sum(map(len, self._text))
+        size += _FLOAT_BYTES * len(self._embedding)
+        for told in (self._logprobs, self._prompt_logprobs):
+            if told:
+                size += sum(_LOGPROB_BYTES * (1 + len(one.top_ids)) for one in told)
+        return size
 
     def write_to(self, message: AttemptDelta) -> None:
         """Fills a message."""
         request_id, number = self._attempt.key
-        message.attempt.request_id = request_id
-        message.attempt.number = number
+        attempt = message.attempt
+        attempt.request_id = request_id
+        attempt.number = number
         message.token_ids.extend(self._token_ids)
         message.text = "".join(self._text)
         message.completion_tokens = self._completion_tokens
         if self._choice:
             message.choice = self._choice
-        message.logprobs.extend(map(_logprobs_message, self._logprobs))
-        message.prompt_logprobs.extend(map(_logprobs_message, self._prompt_logprobs))
+        if self._logprobs:
+            message.logprobs.extend(map(_logprobs_message, self._logprobs))
+        if self._prompt_logprobs:
+            message.prompt_logprobs.extend(map(_logprobs_message, self._prompt_logprobs))
         if self._embedding:
             message.embedding.extend(self._embedding)
         if self._cached:

@@ -10,6 +10,7 @@ import msgspec
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.startup import StartupError
+from weir_core.stall_limit import StallLimit
 from weir_worker.engine.commands import (
     Abort,
     Command,
@@ -243,9 +244,10 @@ class EngineClient:
     async def _read(self, connection: EngineConnection) -> None:
         """Dispatch frames until the engine is gone; then end whatever is in flight."""
         cause = "the engine closed its connection"
+        limit = StallLimit(self._frozen_after_s)
         try:
             while True:
-                async with asyncio.timeout(self._frozen_after_s):
+                with limit:
                     message = await connection.receive()
                 if isinstance(message, StepOutput):
                     self._last_frame_us = self._clock.monotonic_us()
@@ -257,6 +259,7 @@ class EngineClient:
         except msgspec.MsgspecError as error:
             cause = f"the engine sent a broken frame: {error}"
         finally:
+            limit.close()
             self._end(cause)
 
     def _end(self, cause: str) -> None:
