@@ -91,6 +91,19 @@ def test_a_version_with_a_weight_that_no_worker_will_have_is_named(tmp_path: Pat
     assert "NO_WORKER" in line
 
 
+def test_a_model_of_the_file_that_no_worker_will_have_is_named(tmp_path: Path) -> None:
+    served, other = (ServedModel(name, (), tmp_path, 4096, "null") for name in ("m", "other"))
+    file = tmp_path / "directory.yaml"
+    file.write_text(demo_directory([served, other], generate_key("dev")))
+    warned: list[str] = []
+    own_versions(file, [served], warned.append, several=True)
+    [line] = warned
+    assert line.startswith("model 'other' has no worker here: ")
+    assert "--model" in line
+    own_versions(file, [served, other], warned.append, several=True)
+    assert len(warned) == 1
+
+
 def test_every_version_with_a_weight_gets_workers(tmp_path: Path) -> None:
     """Version 1 is the model that was given; the others are where the directory says."""
     other = tmp_path / "other"

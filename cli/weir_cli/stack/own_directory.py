@@ -21,7 +21,7 @@ def own_versions(
     Args:
         path: the file.
         models: that are served.
-        warn: gets a line for each version that will have no worker.
+        warn: gets a line for each model and version that will have no worker.
         several: workers of more than one version can be started.
 
     Raises CommandError when the file is bad, or does not go with the models.
@@ -29,7 +29,10 @@ def own_versions(
     names = [model.name for model in models]
     check_own_directory(path, names)
     versions = versions_to_serve(path, models) if several else None
-    for line in versions_without_worker(path, names, versions or {}):
+    for line in (
+        *models_without_worker(path, names),
+        *versions_without_worker(path, names, versions or {}),
+    ):
         warn(line)
     return versions
 
@@ -85,6 +88,16 @@ def _check_weights(path: Path, model: str, entry: VersionEntry) -> None:
             f"{path}: version {entry.version} of model {model!r} cannot be served: {problem}; "
             "correct its folder, or set its weight to 0"
         )
+
+
+def models_without_worker(path: Path, served: Iterable[str]) -> list[str]:
+    """A line for each model of a good directory file that is not among those that are served."""
+    return [
+        f"model {entry.name!r} has no worker here: its requests wait, and end with NO_WORKER; "
+        "name its folder with --model too, or start a worker of it"
+        for entry in read_document(path).models
+        if entry.name not in set(served)
+    ]
 
 
 def versions_without_worker(
