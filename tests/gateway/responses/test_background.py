@@ -7,11 +7,13 @@ from typing import Any
 import openai
 import pytest
 from openai.types.responses import Response
+from sqlalchemy import select
 
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually, running_gateway
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir_core.errors import Reason
+from weir_gateway.responses.tables import events, responses
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STOP = FinishReason.FINISH_REASON_STOP
@@ -108,10 +110,19 @@ async def test_one_that_is_deleted_runs_no_further(gateway: Gateway) -> None:
     client = gateway.openai()
     begun = await client.responses.create(model=MODEL, input="hi", background=True)
     await eventually(lambda: gateway.worker.tokens == 1)
+    assert gateway.app.edge is not None
+    async with gateway.app.edge.state.reading() as connection:
+        row = (await connection.execute(select(responses).filter_by(id=begun.id))).one()
+    # It is kept from its end on, which may be a day away.
+    assert abs(row.expires_ms - row.created_ms - 31 * 86_400_000) < 60_000
     await client.responses.delete(begun.id)
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(begun.id)
     await eventually(lambda: not gateway.worker.running)
+    await gateway.at_rest()
+    async with gateway.app.edge.state.reading() as connection:
+        left = await connection.execute(select(events).filter_by(response_id=begun.id))
+        assert left.all() == []
 
 
 async def test_a_tenant_may_enqueue_so_much(gateway: Gateway) -> None:

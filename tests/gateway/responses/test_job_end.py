@@ -33,6 +33,7 @@ def job_of(state: JobState, **fields: Any) -> Job:
         "body": b"",
         "created_ms": 1,
         "deadline_ms": 2,
+        "ended_ms": 7_000,
         "state": state,
     }
     return Job(**(values | fields))
@@ -67,6 +68,7 @@ async def test_every_end(state: State, job: Job, status: str) -> None:
         told.append((tenant_id, kind, data))
 
     store = ResponseStore(state)
+    ends = ResponseEnds(store, tell, retention_s=60)
     begun: dict[str, Any] = {"id": RESPONSE, "status": "queued", "output": [], "error": None}
     stored = StoredResponse(
         tenant_id="acme",
@@ -82,11 +84,13 @@ async def test_every_end(state: State, job: Job, status: str) -> None:
     async with state.writing() as connection:
         events = [{"type": "response.created", "sequence_number": 0}]
         await store.add_events(connection, "acme", RESPONSE, events)
-        await ResponseEnds(store, tell).on_job_end(connection, job)
+        await ends.on_job_end(connection, job)
         # A response that was deleted meanwhile, and jobs of other kinds, are no matter of it.
-        await ResponseEnds(store, tell).on_job_end(connection, job_of(job.state, id="job_2"))
-        await ResponseEnds(store, tell).on_job_end(connection, job_of(job.state, kind="chat"))
-    response = (await store.get("acme", RESPONSE, "response_id")).response
+        await ends.on_job_end(connection, job_of(job.state, id="job_2"))
+        await ends.on_job_end(connection, job_of(job.state, kind="chat"))
+    kept = await store.get("acme", RESPONSE, "response_id")
+    response = kept.response
+    assert kept.expires_ms == 67_000
     assert response["status"] == status
     assert told == [("acme", f"response.{status}", {"id": RESPONSE})]
     (last,) = await store.events("acme", RESPONSE, after=0, limit=10)

@@ -97,7 +97,9 @@ class Background:
             for at, kind in enumerate(kinds)
         ]
         async with self._state.writing() as connection:
-            stored = self._keeper.stored(caller.tenant_id, request, response)
+            stored = self._keeper.stored(
+                caller.tenant_id, request, response, ends_ms=job.deadline_ms
+            )
             await self._store.add_in(connection, stored)
             await self._store.add_events(connection, caller.tenant_id, request.id, events)
             most = most_enqueued(caller.policy.batch)

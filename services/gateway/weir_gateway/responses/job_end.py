@@ -25,11 +25,13 @@ class ResponseEnds:
     Args:
         store: of responses.
         tell: queues webhooks.
+        retention_s: how long an ended response is kept.
     """
 
-    def __init__(self, store: ResponseStore, tell: Tell) -> None:
+    def __init__(self, store: ResponseStore, tell: Tell, *, retention_s: float) -> None:
         self._store = store
         self._tell = tell
+        self._retention_ms = round(retention_s * 1_000)
 
     async def on_job_end(self, connection: AsyncConnection, job: Job) -> None:
         """A job of any kind has ended; see `JobEnds`."""
@@ -48,7 +50,13 @@ class ResponseEnds:
         sequence = await self._store.next_sequence(connection, job.tenant_id, response_id)
         event = {"type": kind, "response": response, "sequence_number": sequence}
         await self._store.add_events(connection, job.tenant_id, response_id, [event])
-        await self._store.change_in(connection, job.tenant_id, response_id, response)
+        await self._store.change_in(
+            connection,
+            job.tenant_id,
+            response_id,
+            response,
+            expires_ms=job.ended_ms + self._retention_ms,
+        )
         await self._tell(connection, job.tenant_id, kind, {"id": response_id})
 
 

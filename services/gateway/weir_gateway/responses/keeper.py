@@ -67,15 +67,25 @@ class Keeper:
         return request.after([*before.items, *output], before.chain_id)
 
     def stored(
-        self, tenant_id: str, request: ResponseRequest, response: Mapping[str, Any]
+        self,
+        tenant_id: str,
+        request: ResponseRequest,
+        response: Mapping[str, Any],
+        *,
+        ends_ms: int = 0,
     ) -> StoredResponse:
-        """A response in the form in which it is kept."""
+        """A response in the form in which it is kept, from its end on.
+
+        Args:
+            tenant_id, request, response: whose, of what, and as it is now.
+            ends_ms: when it has ended at the latest; 0: it has.
+        """
         now_ms = self._clock.now_us() // 1_000
         return StoredResponse(
             tenant_id=tenant_id,
             id=request.id,
             created_ms=now_ms,
-            expires_ms=now_ms + self._retention_ms,
+            expires_ms=max(now_ms, ends_ms) + self._retention_ms,
             chain_id=request.chain_id,
             background=request.background,
             response=response,

@@ -51,8 +51,9 @@ class ResponseRoom:
         self._clock = clock
         self._store = store = ResponseStore(state)
         jobs.kinds.register(KIND, ResponseJobs(state, store, clock))
-        jobs.ends.listen(ResponseEnds(store, jobs.tell).on_job_end)
-        keeper = Keeper(state, store, clock, retention_s=settings.response_retention_s)
+        retention_s = settings.response_retention_s
+        jobs.ends.listen(ResponseEnds(store, jobs.tell, retention_s=retention_s).on_job_end)
+        keeper = Keeper(state, store, clock, retention_s=retention_s)
         stream = EventStream(store, ping_s=settings.ping_s)
         background = Background(
             state,

@@ -101,10 +101,13 @@ class ResponseStore:
         tenant_id: str,
         response_id: str,
         response: Mapping[str, Any],
+        *,
+        expires_ms: int,
     ) -> None:
-        """Writes a response anew."""
+        """Writes a response anew, to be kept until `expires_ms`."""
         statement = update(responses).where(_named(tenant_id, response_id))
-        await connection.execute(statement.values(response=orjson.dumps(response)))
+        values = {"response": orjson.dumps(response), "expires_ms": expires_ms}
+        await connection.execute(statement.values(values))
 
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Removes one and its events. Raises WeirError(RESPONSE_NOT_FOUND)."""
