@@ -18,6 +18,7 @@ VALKEY = HERE + "degraded/test_valkey.py"
 MACHINE = HERE + "test_account_machine.py"
 LEDGER = HERE + "ledger/"
 HTTP = "tests/gateway/test_bad_input_http.py"
+ONCE = "tests/gateway/idempotency/test_once.py"
 DOOR = "tests/gateway/test_openai_door.py"
 ENDINGS = "tests/gateway/test_endings.py"
 FAILING = "tests/gateway/test_failing_workers.py"
@@ -109,7 +110,7 @@ EDGE_CASES: dict[str, list[str]] = {
     ],
     "23 replays": [
         f"{IDS}::test_23_a_replay_takes_nothing",
-        f"{HTTP}::test_an_idempotency_key_is_not_ignored",
+        f"{ONCE}::test_every_generating_path_heeds_the_key",
     ],
     "24 batches": [f"{EDGES}::test_24_a_batch_is_settled_line_by_line"],
     "25 shadow": [
