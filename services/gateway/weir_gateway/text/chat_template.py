@@ -49,6 +49,8 @@ class ChatTemplate:
             raise WeirError(
                 Reason.TEMPLATE_FAILED, f"the chat template does not compile: {error.message}"
             ) from None
+        # Each rendering copies them; of the chain of mappings that Jinja makes that takes long.
+        self._template.globals = dict(self._template.globals)
 
     def render(self, chat: Chat) -> str:
         """The prompt for the next assistant turn.
