@@ -7,7 +7,9 @@ from weir_core.directory import Parameters
 from weir_gateway.caller.caller import Caller
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.prepared_request import PreparedRequest
+from weir_gateway.intake.session_turn import SessionTurn
 from weir_gateway.text.model_text import ModelText, Prompt
+from weir_gateway.tools.call_format import CallFormat
 
 
 def assembled(
@@ -19,8 +21,12 @@ def assembled(
     text: ModelText,
     prompt: Prompt,
     max_new_tokens: int,
+    *,
+    call_format: CallFormat | None,
+    session: SessionTurn | None,
+    fallback_versions: tuple[str, ...],
 ) -> PreparedRequest:
-    """What was resolved, put together; the rest of its fields have their defaults."""
+    """What was resolved, put together."""
     return PreparedRequest(
         caller=caller,
         subject=Subject(
@@ -52,6 +58,11 @@ def assembled(
         echo=_echo(request, text, prompt),
         conversation_id=request.conversation_id,
         embed_lengths=request.embed_lengths,
+        tool_use=request.tool_use,
+        call_format=call_format,
+        session=session,
+        avoided_workers=request.avoided_workers,
+        fallback_versions=fallback_versions,
     )
 
 

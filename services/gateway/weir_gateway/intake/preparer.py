@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 from weir.directory.v1.directory_pb2 import Model, ModelVersion, VersionFallback
@@ -88,15 +87,19 @@ class Preparer:
         # Of several inputs each is computed, and holds its KV, by itself.
         longest = max(request.embed_lengths, default=len(prompt.token_ids))
         check_kv_quota(caller.policy.kv, longest, most, names.max_new_tokens)
-        prepared = assembled(caller, request, model, version, parameters, text, prompt, most)
-        return replace(
-            prepared,
+        return assembled(
+            caller,
+            request,
+            model,
+            version,
+            parameters,
+            text,
+            prompt,
+            most,
+            call_format=call_format,
             session=turn,
-            avoided_workers=request.avoided_workers,
             # Another version's embeddings are of another space.
             fallback_versions=() if request.embed_lengths else self._alike(model, text, others),
-            tool_use=request.tool_use,
-            call_format=call_format,
         )
 
     async def tokenize(self, caller: Caller, request: GenerationRequest) -> tuple[Prompt, int]:

@@ -13,8 +13,8 @@ from weir_gateway.openai.tool_fields import checked_name
 from weir_gateway.text.chat import Chat, ChatMessage
 
 
-def to_chat(fields: Fields) -> Chat:
-    """The chat of a request body.
+def to_chat(fields: Fields, tools: tuple[Mapping[str, Any], ...] = ()) -> Chat:
+    """The chat of a request body, with the tools that the model is told of.
 
     Raises:
         WeirError: INVALID_FIELD or UNSUPPORTED_FIELD, naming message and field.
@@ -24,7 +24,7 @@ def to_chat(fields: Fields) -> Chat:
         raise InvalidField("messages", Shape(value), "an array of at least one message")
     # Before a look at any of them: the look itself has a price.
     check_message_count("messages", value)
-    return Chat(tuple(_message(at, entry) for at, entry in enumerate(value)))
+    return Chat(tuple(_message(at, entry) for at, entry in enumerate(value)), tools)
 
 
 def _message(at: int, value: Any) -> ChatMessage:

@@ -5,7 +5,7 @@ or refused by name; fields that do not exist are refused too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from weir.common.v1.subject_pb2 import LatencySla, RequestClass
@@ -144,7 +144,7 @@ def model_name(fields: Fields) -> str:
 
 def chat_input(fields: Fields, tools: ToolFields) -> dict[str, Any]:
     """The chat of a body, and the tools that the model is told of. Raises WeirError."""
-    return {"chat": replace(to_chat(fields), tools=tools.tools)}
+    return {"chat": to_chat(fields, tools.tools)}
 
 
 def _prompt_input(fields: Fields, _: ToolFields) -> dict[str, Any]:
