@@ -1,8 +1,7 @@
 """Anthropic's SDK, unmodified, against the Messages API."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 
 from tests.contract.site import (
@@ -17,6 +16,12 @@ from tests.contract.site import (
 )
 from tests.gateway.harness import MODEL, eventually
 from tests.gateway.tool_site import WEATHER
+from tests.late import late_import
+
+if TYPE_CHECKING:
+    import anthropic
+else:
+    anthropic = late_import("anthropic")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,26 +41,26 @@ TURNS: Any = [
         "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "21 degrees"}],
     },
 ]
-CLASSES: dict[int, type[anthropic.APIStatusError]] = {
-    400: anthropic.BadRequestError,
-    401: anthropic.AuthenticationError,
-    403: anthropic.PermissionDeniedError,
-    404: anthropic.NotFoundError,
-    409: anthropic.ConflictError,
-    413: anthropic.RequestTooLargeError,
-    422: anthropic.UnprocessableEntityError,
-    429: anthropic.RateLimitError,
-    500: anthropic.InternalServerError,
-    503: anthropic.ServiceUnavailableError,
+CLASSES = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    409: "ConflictError",
+    413: "RequestTooLargeError",
+    422: "UnprocessableEntityError",
+    429: "RateLimitError",
+    500: "InternalServerError",
+    503: "ServiceUnavailableError",
 }
 
 
-def client_of(site: Site, key: str = "own", **options: Any) -> anthropic.AsyncAnthropic:
+def client_of(site: Site, key: str = "own", **options: Any) -> "anthropic.AsyncAnthropic":
     options = {"max_retries": 0, "timeout": 20.0} | options
     return anthropic.AsyncAnthropic(base_url=site.root, api_key=site.secret(key), **options)
 
 
-def blocking(site: Site, **options: Any) -> anthropic.Anthropic:
+def blocking(site: Site, **options: Any) -> "anthropic.Anthropic":
     options = {"max_retries": 0, "timeout": 20.0} | options
     return anthropic.Anthropic(base_url=site.root, api_key=site.secret(), **options)
 
@@ -138,7 +143,7 @@ async def test_failures_are_the_sdks_own_classes(
                 max_tokens=failure.max_tokens,
                 stream=stream,
             )
-    assert type(caught.value) is CLASSES[failure.status]
+    assert type(caught.value) is getattr(anthropic, CLASSES[failure.status])
     assert caught.value.status_code == failure.status
     assert caught.value.request_id
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import openai
 import pytest
 import pytest_asyncio
-from langchain_openai import ChatOpenAI
 from openai.types import Batch
 from pydantic import SecretStr
 
@@ -15,6 +14,7 @@ from tests.contract.batch_lines import ENDED, ENDPOINT, EXPECTED, answers, batch
 from tests.contract.node_sdk import NodeSdk, missing, node_sdk
 from tests.contract.site import Site, in_thread
 from tests.gateway.harness import MODEL, eventually
+from tests.late import late_import
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -157,7 +157,7 @@ async def test_responses_by_the_node_client(site: Site, sdk: NodeSdk) -> None:
 
 async def test_responses_by_langchain(site: Site) -> None:
     site.plays("Mi", "ld", step_s=0.005)
-    chat = ChatOpenAI(
+    chat = late_import("langchain_openai").ChatOpenAI(
         base_url=site.base_url,
         api_key=SecretStr(site.secret()),
         model=MODEL,

@@ -1,12 +1,9 @@
 """langchain-openai, unmodified."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAI
 from pydantic import BaseModel, SecretStr
 
 from tests.contract.site import (
@@ -22,6 +19,14 @@ from tests.contract.site import (
 )
 from tests.contract.test_openai import CLASSES
 from tests.gateway.harness import MODEL, eventually
+from tests.late import late_import
+
+if TYPE_CHECKING:
+    import langchain_openai
+    from langchain_core import messages
+else:
+    langchain_openai = late_import("langchain_openai")
+    messages = late_import("langchain_core.messages")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,16 +40,15 @@ class City(BaseModel):
     degrees: int
 
 
-@tool
 def weather(city: str) -> str:
     """Of a city."""
     return f"21 degrees in {city}"
 
 
-def chat_of(site: Site, key: str = "own", **options: Any) -> ChatOpenAI:
+def chat_of(site: Site, key: str = "own", **options: Any) -> "langchain_openai.ChatOpenAI":
     defaults: dict[str, Any] = {"max_retries": 0, "timeout": 20.0, "model": MODEL}
     defaults |= {"base_url": site.base_url, "api_key": site.secret(key)}
-    return ChatOpenAI(**(defaults | options))
+    return langchain_openai.ChatOpenAI(**(defaults | options))
 
 
 async def test_a_chat_whole(site: Site) -> None:
@@ -81,7 +85,7 @@ async def test_the_blocking_calls_do_the_same(site: Site) -> None:
 async def test_completions(site: Site) -> None:
     site.plays(" upon", " a time")
     key = SecretStr(site.secret())
-    llm = OpenAI(base_url=site.base_url, api_key=key, model=MODEL, max_tokens=9)
+    llm = langchain_openai.OpenAI(base_url=site.base_url, api_key=key, model=MODEL, max_tokens=9)
     assert await llm.ainvoke("Once") == " upon a time"
 
 
@@ -92,9 +96,13 @@ async def test_calls_of_tools_and_their_result(site: Site) -> None:
     (call,) = answer.tool_calls
     assert (call["name"], call["args"]) == ("weather", {"city": "Paris"})
     site.plays("21 degrees.")
-    said = AIMessage("", tool_calls=[call])
+    said = messages.AIMessage("", tool_calls=[call])
     await chat_of(site).ainvoke(
-        [HumanMessage(QUESTION), said, ToolMessage("21 degrees", tool_call_id=call["id"])]
+        [
+            messages.HumanMessage(QUESTION),
+            said,
+            messages.ToolMessage("21 degrees", tool_call_id=call["id"]),
+        ]
     )
     assert site.prompt == TURNS_PROMPT
 

@@ -3,15 +3,15 @@
 import os
 import signal
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
 import openai
 import pytest
 
 from tests.e2e.deployment import Deployment
 from tests.e2e.wait import until
+from tests.late import late_import
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.common.v1.usage_pb2 import Usage
 from weir.gateway.v1.inference_service_pb2 import (
@@ -21,6 +21,11 @@ from weir.gateway.v1.inference_service_pb2 import (
     GenerateRequest,
     GenerateResponse,
 )
+
+if TYPE_CHECKING:
+    import anthropic
+else:
+    anthropic = late_import("anthropic")
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
