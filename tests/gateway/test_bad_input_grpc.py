@@ -63,7 +63,7 @@ BAD: list[tuple[pb.GenerateRequest, str, tuple[str, ...]]] = [
     (
         pb.GenerateRequest(model=MODEL, prompt="x"),
         "max_new_tokens",
-        ("None", "set, from 1 to 200"),
+        ("null", "set, from 1 to 200"),
     ),
     (sampling(temperature=NAN), "sampling.temperature", ("nan", "finite")),
     (sampling(temperature=INF), "sampling.temperature", ("inf", "finite")),
