@@ -13,6 +13,7 @@ from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually, running_gateway
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir_core.errors import Reason
+from weir_gateway.keys import generate_key
 from weir_gateway.responses.tables import events, responses
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -123,6 +124,31 @@ async def test_one_that_is_deleted_runs_no_further(gateway: Gateway) -> None:
     async with gateway.app.edge.state.reading() as connection:
         left = await connection.execute(select(events).filter_by(response_id=begun.id))
         assert left.all() == []
+
+
+async def test_a_key_that_is_revoked_reads_no_further(gateway: Gateway) -> None:
+    gateway.worker.script = Script(pause_after=1)
+    begun = await gateway.openai().responses.create(
+        model=MODEL, input="hi", background=True, stream=True
+    )
+    first: Any = await anext(aiter(begun))
+    response_id = first.response.id
+    acme, *others = gateway.document["tenants"]
+    reader = generate_key("dev")
+    second = {"id": reader.id, "user": "alice", "hash": reader.hash.hex()}
+    for revoked in (False, True):
+        keys = [*acme["keys"], second | {"revoked": revoked}]
+        await gateway.reload(gateway.document | {"tenants": [acme | {"keys": keys}, *others]})
+        if not revoked:
+            client = gateway.openai(api_key=reader.secret)
+            stream = aiter(await client.responses.retrieve(response_id, stream=True))
+            assert (await anext(stream)).type == "response.created"
+    async with asyncio.timeout(20):
+        told = [event async for event in stream]
+    assert (told[-1].type, told[-1].code) == ("error", "invalid_api_key")  # type: ignore[union-attr]
+    gateway.worker.resume.set()
+    await when(gateway, response_id, "incomplete")
+    await gateway.reload(gateway.document)
 
 
 async def test_a_tenant_may_enqueue_so_much(gateway: Gateway) -> None:

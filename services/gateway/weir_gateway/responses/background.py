@@ -107,7 +107,7 @@ class Background:
         self._jobs.wake()
         request_id = (b"x-request-id", new_request_id(self._clock).encode())
         if request.request.stream:
-            await self._stream.send(exchange, caller.tenant_id, request.id, -1, [request_id])
+            await self._stream.send(exchange, caller, request.id, -1, [request_id])
         else:
             await exchange.reply(200, orjson.dumps(response), [request_id])
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from weir_core.errors import WeirError
 from weir_core.errors.openai import to_body
 from weir_core.tasks import end_task
+from weir_gateway.caller.caller import Caller
+from weir_gateway.flow.reception import Reception
 from weir_gateway.openai.answer_format import PING
 from weir_gateway.openai.exchange import ClientLeft, Exchange
 from weir_gateway.openai.generation_endpoint import STREAM_HEADERS
@@ -24,31 +26,34 @@ class EventStream:
 
     Args:
         store: of responses.
+        reception: knows who may still read.
         ping_s: silence after which a comment is sent.
     """
 
-    def __init__(self, store: ResponseStore, *, ping_s: float) -> None:
+    def __init__(self, store: ResponseStore, reception: Reception, *, ping_s: float) -> None:
         self._store = store
+        self._reception = reception
         self._ping_s = ping_s
 
     async def send(
         self,
         exchange: Exchange,
-        tenant_id: str,
+        caller: Caller,
         response_id: str,
         after: int,
         headers: Iterable[tuple[bytes, bytes]],
     ) -> None:
         """Sends events with a greater number than `after`, until the last was sent.
 
-        An `error` event tells that it was deleted, or that the state cannot be read.
+        An `error` event tells that it was deleted, that the state cannot be read, or why the
+        caller is no longer welcome.
         Raises ClientLeft.
         """
         await exchange.start(200, [*STREAM_HEADERS, *headers])
         watch = asyncio.create_task(exchange.until_left())
         try:
             try:
-                await self._send(exchange, tenant_id, response_id, after, watch)
+                await self._send(exchange, caller, response_id, after, watch)
                 last = b""
             except WeirError as error:
                 last = _error_event(error)
@@ -59,14 +64,15 @@ class EventStream:
     async def _send(
         self,
         exchange: Exchange,
-        tenant_id: str,
+        caller: Caller,
         response_id: str,
         after: int,
         watch: asyncio.Task[None],
     ) -> None:
-        loop = asyncio.get_running_loop()
+        loop, tenant_id = asyncio.get_running_loop(), caller.tenant_id
         spoke_at, looked_at, pause_s = loop.time(), 0.0, _LOOK_S
         while not watch.done():
+            self._reception.standing(tenant_id, caller.key_id)
             events = await self._store.events(tenant_id, response_id, after=after, limit=_PAGE)
             if events:
                 await exchange.write(b"".join(map(encoded, events)))

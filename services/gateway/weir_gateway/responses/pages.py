@@ -5,6 +5,7 @@ from typing import Any
 
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import new_request_id
+from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.openai.endpoint import Endpoint
 from weir_gateway.openai.exchange import Exchange
@@ -49,10 +50,12 @@ class ResponsePage(Endpoint):
         query = Query(exchange.query, self.parameters)
         response_id = exchange.path_parameter("response_id")
         stored = await self._store.get(caller.tenant_id, response_id, "response_id")
-        await self._show(exchange, stored, query)
+        await self._show(exchange, caller, stored, query)
 
     @abstractmethod
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None: ...
+    async def _show(
+        self, exchange: Exchange, caller: Caller, stored: StoredResponse, query: Query
+    ) -> None: ...
 
     async def _reply(self, exchange: Exchange, value: Any) -> None:
         await exchange.reply_json(value, [self._request_id()])
@@ -67,7 +70,9 @@ class RetrievePage(ResponsePage):
     # Obfuscation and includes change nothing of what is kept.
     parameters = ("stream", "starting_after", "include", "include[]", "include_obfuscation")
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
+    async def _show(
+        self, exchange: Exchange, caller: Caller, stored: StoredResponse, query: Query
+    ) -> None:
         after = query.integer("starting_after", default=-1, least=0, most=_INT64 - 1)
         if not query.boolean("stream"):
             if "starting_after" in query:
@@ -81,20 +86,24 @@ class RetrievePage(ResponsePage):
                 "its events were not kept; leave it out",
                 field="stream",
             )
-        await self._stream.send(exchange, stored.tenant_id, stored.id, after, [self._request_id()])
+        await self._stream.send(exchange, caller, stored.id, after, [self._request_id()])
 
 
 class CancelPage(ResponsePage):
     """`POST /v1/responses/{id}/cancel`."""
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
+    async def _show(
+        self, exchange: Exchange, caller: Caller, stored: StoredResponse, query: Query
+    ) -> None:
         await self._reply(exchange, await self._background.cancel(stored))
 
 
 class DeletePage(ResponsePage):
     """`DELETE /v1/responses/{id}`."""
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
+    async def _show(
+        self, exchange: Exchange, caller: Caller, stored: StoredResponse, query: Query
+    ) -> None:
         await self._background.delete(stored)
         await self._reply(exchange, {"id": stored.id, "object": "response", "deleted": True})
 
@@ -104,7 +113,9 @@ class InputItemsPage(ResponsePage):
 
     parameters = ("after", "limit", "order", "include", "include[]")
 
-    async def _show(self, exchange: Exchange, stored: StoredResponse, query: Query) -> None:
+    async def _show(
+        self, exchange: Exchange, caller: Caller, stored: StoredResponse, query: Query
+    ) -> None:
         limit = query.integer("limit", default=_ITEMS, most=_MOST_ITEMS)
         order = query.choice("order", ("asc", "desc"), default="desc")
         items = list(stored.items) if order == "asc" else list(reversed(stored.items))

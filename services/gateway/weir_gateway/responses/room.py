@@ -54,7 +54,7 @@ class ResponseRoom:
         retention_s = settings.response_retention_s
         jobs.ends.listen(ResponseEnds(store, jobs.tell, retention_s=retention_s).on_job_end)
         keeper = Keeper(state, store, clock, retention_s=retention_s)
-        stream = EventStream(store, ping_s=settings.ping_s)
+        stream = EventStream(store, reception, ping_s=settings.ping_s)
         background = Background(
             state,
             store=store,
