@@ -29,7 +29,12 @@ def create(
     model: Annotated[str, typer.Argument(help="Name or alias of a model.")],
     conversation_id: Annotated[str, typer.Option(help="Label of your own.")] = "",
     idle_ttl: Annotated[
-        int, typer.Option(min=0, help="Seconds without a request after which it ends, 600 to 1800.")
+        int,
+        typer.Option(
+            min=0,
+            help="Seconds without a request after which it ends, 600 to 1800; 0: those of the "
+            "tenant's policy.",
+        ),
     ] = 0,
     output: Printed = Format.TABLE,
     url: Url = DEFAULT_URL,
