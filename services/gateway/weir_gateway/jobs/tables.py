@@ -46,7 +46,8 @@ jobs = Table(
     Column("body", LargeBinary, nullable=False),
     Index("jobs_by_turn", "state", "tenant_id", "not_before_ms", "id"),
     Index("jobs_by_deadline", "state", "deadline_ms"),
-    Index("jobs_by_tenant", "tenant_id", "id"),
+    # Lists of jobs pass over lines of batches, however many there are.
+    Index("jobs_by_tenant", "tenant_id", "batch_id", "id"),
     Index("jobs_by_key", "tenant_id", "api_key_id", "idempotency_key", unique=True),
     Index("jobs_by_line", "batch_id", "line"),
     Index("jobs_by_batch", "batch_id", "state"),

@@ -36,7 +36,7 @@ _NUMBERS = (
 _INDICES = {
     "jobs_by_turn": ["state", "tenant_id", "not_before_ms", "id"],
     "jobs_by_deadline": ["state", "deadline_ms"],
-    "jobs_by_tenant": ["tenant_id", "id"],
+    "jobs_by_tenant": ["tenant_id", "batch_id", "id"],
     "jobs_by_line": ["batch_id", "line"],
     "jobs_by_batch": ["batch_id", "state"],
     "jobs_by_charge": ["charge_due_ms"],
