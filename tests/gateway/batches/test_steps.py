@@ -1,6 +1,7 @@
 """The steps of a batch on both databases: whoever makes them, and however often they are cut off,
 each line becomes one job and one line of output."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from weir_core.database.url import parse_database_url
 from weir_core.errors import WeirError
 from weir_gateway.batches.batch import BatchState
 from weir_gateway.batches.lease import LEASE_MS, LeaseLost
+from weir_gateway.batches.output_line import output_line
 from weir_gateway.files.file import Purpose
 from weir_gateway.files.file_store import CHUNK_BYTES
 from weir_gateway.jobs.ends import JobEnds
@@ -175,6 +177,21 @@ async def test_lines_that_are_no_jobs_when_it_is_cancelled_become_cancelled_ones
     await world.insert_all(lease)
     assert await world.lines() == EXPECTED
     assert await world.jobs.counts(batch.id) == {JobState.CANCELLED: LINES}
+
+
+async def test_a_line_that_cannot_be_read_any_more_fails_alone(world: World) -> None:
+    await world.accepted()
+    lease = await world.take()
+    await world.inserter.insert_slice(await world.look(lease), lease)
+    # As after a restart with less of `max_body_bytes`.
+    world.inserter._longest = 100
+    batch = await world.insert_all(lease)
+    counts = await world.jobs.counts(batch.id)
+    assert counts == {JobState.QUEUED: 100, JobState.FAILED: LINES - 100}
+    (last,) = await world.jobs.of_batch("acme", batch.id, after_line=LINES - 2, limit=1)
+    assert (last.error_reason, last.custom_id) == ("INVALID_FIELD", "")
+    assert "at most 100 are taken" in last.error_message
+    assert json.loads(output_line(last))["response"]["status_code"] == 400
 
 
 async def test_its_input_is_kept_until_all_lines_are_jobs(world: World) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason
@@ -11,7 +12,7 @@ from weir_gateway.batches.batch import Batch, BatchState
 from weir_gateway.batches.endpoints import kind_name
 from weir_gateway.batches.input_lines import InputLine, input_lines
 from weir_gateway.batches.lease import BatchLease
-from weir_gateway.batches.line import read_line
+from weir_gateway.batches.line import BadLine, read_line
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.store import JobStore
@@ -90,24 +91,37 @@ class Inserter:
         return [self._job(batch, line, at, tokens) for at, line in enumerate(lines, first)]
 
     def _job(self, batch: Batch, line: InputLine, number: int, tokens: "array[int]") -> Job:
-        found = read_line(line, batch.endpoint, self._longest)
         now_ms = self._clock.now_us() // 1_000
-        cancelled = batch.state is BatchState.CANCELLING
-        return Job(
+        job = Job(
             id=new_id("job", self._clock),
             tenant_id=batch.tenant_id,
             user_id=batch.user_id,
             api_key_id=batch.api_key_id,
             kind=kind_name(batch.endpoint),
             model=batch.model,
-            body=found.body,
+            body=b"",
             created_ms=now_ms,
             deadline_ms=batch.deadline_ms,
             enqueued_tokens=tokens[number],
             batch_id=batch.id,
             line=number,
-            custom_id=found.custom_id,
-            state=JobState.CANCELLED if cancelled else JobState.QUEUED,
-            ended_ms=now_ms if cancelled else 0,
-            error_reason=Reason.CANCELLED.value if cancelled else "",
         )
+        try:
+            found = read_line(line, batch.endpoint, self._longest)
+        except BadLine as bad:
+            # It was in order when it was checked: bounds have changed since.
+            return _ended(job, JobState.FAILED, Reason.INVALID_FIELD, str(bad))
+        job = replace(job, body=found.body, custom_id=found.custom_id)
+        if batch.state is BatchState.CANCELLING:
+            return _ended(job, JobState.CANCELLED, Reason.CANCELLED)
+        return job
+
+
+def _ended(job: Job, state: JobState, reason: Reason, message: str = "") -> Job:
+    return replace(
+        job,
+        state=state,
+        ended_ms=job.created_ms,
+        error_reason=reason.value,
+        error_message=message,
+    )
