@@ -14,6 +14,8 @@ from weir_core.errors import Reason
 from weir_core.errors.status import from_rpc_error
 
 TIMEOUT_S = 20
+# Of grpc.aio, to whom writes on a stream that the server has ended: its status is lost.
+_WROTE_TOO_LATE = "Internal error from Core"
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,17 @@ class Told:
 async def call_rpc(channel: Any, rpc: Rpc, request: Message, authorization: str) -> Told:
     """Sends one request with these credentials; reads the first answer."""
     metadata = (("authorization", authorization),) if authorization else ()
-    given: Any = _stream_of(request) if rpc.client_streaming else request
-    call = rpc.call(channel)(given, metadata=metadata, timeout=TIMEOUT_S)
-    try:
-        answer = await (_first(call) if rpc.server_streaming else call)
-    except grpc.aio.AioRpcError as error:
-        told = from_rpc_error(error, unavailable_as=Reason.INTERNAL)
-        return Told(error.code().name, told.reason.value, told.message, told.field)
-    return Told("OK", body=str(answer))
+    while True:
+        given: Any = _stream_of(request) if rpc.client_streaming else request
+        call = rpc.call(channel)(given, metadata=metadata, timeout=TIMEOUT_S)
+        try:
+            answer = await (_first(call) if rpc.server_streaming else call)
+        except grpc.aio.AioRpcError as error:
+            if rpc.client_streaming and error.details() == _WROTE_TOO_LATE:
+                continue
+            told = from_rpc_error(error, unavailable_as=Reason.INTERNAL)
+            return Told(error.code().name, told.reason.value, told.message, told.field)
+        return Told("OK", body=str(answer))
 
 
 def rpc_request(rpc: Rpc, row: RpcRow, id_: str = "") -> Message:
