@@ -9,6 +9,8 @@ class _Late:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # pytest looks for marks of its own
+            raise AttributeError(attribute)
         return getattr(import_module(self._name), attribute)
 
 
