@@ -250,6 +250,17 @@ async def test_a_huge_number_that_becomes_infinite(gateway: Gateway) -> None:
     await refused(gateway, response, "temperature", ("inf", "finite"))
 
 
+@pytest.mark.parametrize("name", ["authorization", "x-api-key", "idempotency-key"])
+async def test_what_says_who_asks_is_said_once(gateway: Gateway, name: str) -> None:
+    own = {"authorization": f"Bearer {gateway.key.secret}"}.get(name, "x")
+    headers = [(name, own), (name.title(), own)]
+    for method, path in (("POST", "/v1/chat/completions"), ("GET", "/v1/models")):
+        response = await gateway.http.request(method, path, content=GOOD, headers=headers)
+        assert (response.status_code, response.json()["error"]["param"]) == (400, name)
+        assert "twice; send it once" in response.json()["error"]["message"]
+    assert (await gateway.chat(max_tokens=1)).status_code == 200
+
+
 HARMLESS: list[dict[str, Any]] = [
     {"n": 1, "stream": None, "stop": None, "max_tokens": None, "tools": [], "functions": None},
     {"temperature": 0, "top_p": 1, "top_k": 0, "presence_penalty": 0, "frequency_penalty": 0.0},

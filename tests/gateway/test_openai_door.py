@@ -440,8 +440,8 @@ async def test_a_silent_stream_is_pinged(gateway: Gateway) -> None:
 
 
 def _endpoints(gateway: Gateway, kind: type[Any]) -> list[Any]:
-    shortcut: Any = gateway.app._http._server.config.app
-    return [route.app for route in shortcut.app.app.routes if isinstance(route.app, kind)]
+    door: Any = gateway.app._http._server.config.app
+    return [route.app for route in door.app.app.app.routes if isinstance(route.app, kind)]
 
 
 async def test_limiter_down_is_a_503_and_not_a_429(gateway: Gateway) -> None:

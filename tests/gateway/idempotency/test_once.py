@@ -177,7 +177,7 @@ async def test_every_generating_path_heeds_the_key(pair: Pair) -> None:
     app: Any = edge.http_app()
     paths = [
         route.path
-        for route in app.app.app.routes
+        for route in app.app.app.app.routes
         if "POST" in (route.methods or ()) and route.path.startswith("/v1/")
     ]
     generating = [path for path in paths if path not in NOT_GENERATING and "{" not in path]
