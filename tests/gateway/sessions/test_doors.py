@@ -334,5 +334,5 @@ async def test_a_lost_worker_costs_a_session_nothing_but_time(pair: Pair) -> Non
     request = wire.DeleteSessionRequest(session_id=session.session_id)
     await sessions(one).DeleteSession(request, metadata=one.metadata)
     key = ("acme", session.session_id)
-    assert key in one.workers[0].released
-    assert key in one.workers[1].released
+    # A use that is being written at this moment is found to be of no session, and released then.
+    await eventually(lambda: all(key in worker.released for worker in one.workers[:2]))
