@@ -79,7 +79,7 @@ async def test_the_turns_of_a_session_stay_where_its_kv_is(pair: Deployment) -> 
         assert await _pinned(pair) > 0
         deleted = await http.delete(f"/sessions/{made['id']}")
         assert deleted.json()["deleted"] is True
-        assert await _pinned(pair) == 0, "its worker has given it up"
+        await until(lambda: _pinned(pair), lambda blocks: blocks == 0, "its worker to give it up")
         refused = await http.post(
             "/chat/completions",
             json={

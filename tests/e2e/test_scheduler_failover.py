@@ -23,6 +23,8 @@ REQUESTS, PROMPT, OUTPUT = 40, 20, 40
 ROUNDS = 20
 # Starts of two workers are written down on two paths; places free up in between.
 SLACK_S = 0.1
+# Requests of one moment reach the scheduler through two gateways.
+NEAR_S = 0.01
 
 
 @pytest.mark.timeout(180)
@@ -113,10 +115,11 @@ async def _ends_well(
 
 
 def _in_order(answers: list[Answer]) -> None:
-    """Whoever began to be served had arrived before all that began later, but for the slack."""
+    """Whoever began to be served had arrived before all that began later, but for slacks."""
     pairs = starts(answers)
     for at, (arrived, began) in enumerate(pairs):
-        overtaken = [a for a, b in pairs[at + 1 :] if a < arrived and b > began + SLACK_S]
+        later = [a for a, b in pairs[at + 1 :] if b > began + SLACK_S]
+        overtaken = [a for a in later if a < arrived - NEAR_S]
         assert overtaken == [], (arrived, began, overtaken)
 
 

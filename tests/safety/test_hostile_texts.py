@@ -13,16 +13,17 @@ from tests.safety.sinks import Sinks, open_sinks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+# What they compute is no part of an id by chance.
 JINJA = (
-    "{{ 7 * 191 }}",
-    "{% for x in range(9) %}1337{% endfor %}",
+    "{{ 997 * 991 }}",
+    "{% for x in range(9) %}988027{% endfor %}",
     "{{ self.__init__.__globals__.__builtins__.__import__('os').environ }}",
     "{{ messages[0].__class__.__mro__[1].__subclasses__() }}",
-    "{{ cycler.__init__.__globals__.os.popen('echo 1337').read() }}",
+    "{{cycler.__init__.__globals__.os.popen('echo 988027').read()}}",
     "{{ raise_exception.__globals__ }}",
     "{{ config }}{{ request }}{{ eos_token }}",
-    "{{ '%(password)s' % {'password': 1337} }}",
-    "${7*191} #{7*191} <%= 7*191 %> {{{7*191}}}",
+    "{{ '%(password)s' % {'password': 988027} }}",
+    "${997*991} #{997*991} <%= 997*991 %> {{{997*991}}}",
 )
 FORGED = 'x\r\nx-injected: 1\r\n\r\n{"event": "admin logged in"}\n\u2028\x1b[2J'
 SECRETS = ("WEIR_", "PATH=", "cluster", "subclasses", "builtins", "popen", "hash")
@@ -95,7 +96,7 @@ async def test_templates_do_not_run_what_clients_write(
     prompt = prompt_of(gateway)
     written = json.dumps(text)[1:-1] if where == "arguments" else text
     assert written in prompt
-    assert "1337" not in prompt.replace(written, "")
+    assert "988027" not in prompt.replace(written, "")
 
 
 async def test_tools_schemas_and_labels_are_data(gateway: Gateway) -> None:
@@ -117,7 +118,7 @@ async def test_tools_schemas_and_labels_are_data(gateway: Gateway) -> None:
             answer = await gateway.http.post("/v1/chat/completions", json=body)
             assert answer.status_code in (200, 400, 404), (fields, answer.text)
             assert "x-injected" not in answer.headers
-            assert "1337" not in answer.text.replace(text, "").replace(repr(text), "")
+            assert "988027" not in answer.text.replace(text, "").replace(repr(text), "")
             if answer.status_code >= 400:
                 message = answer.json()["error"]["message"]
                 assert len(message) < 800, message
@@ -164,5 +165,5 @@ async def test_every_line_of_the_log_is_still_one_event(gateway: Gateway, sinks:
     assert sinks.lines()
     logged = sinks.logs.getvalue()
     assert "admin logged in" not in logged
-    assert "1337" not in logged
+    assert "988027" not in logged
     assert not any(secret in logged for secret in ("subclasses", "popen", "x-injected"))
