@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from weir.gateway.v1.inference_service_pb2 import (
     GenerateRequest,
     GenerateResponse,
 )
+from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
 
 if TYPE_CHECKING:
     import anthropic
@@ -157,9 +160,16 @@ async def _turn(stack: Deployment, prompt: str, label: str) -> Turn:
 
 
 async def _rest(stack: Deployment) -> None:
-    """Until nothing runs, and the workers have told what they hold."""
+    """Until nothing runs, and every worker has told since what it holds."""
+    since = time.time()
     await until(stack.workers, lambda views: all(not v.running_attempts for v in views), "idle")
     await until(stack.queued, lambda queued: not queued, "the queue")
+
+    def told(views: Sequence[WorkerView]) -> bool:
+        ready = [view for view in views if view.state == "ready"]
+        return all(view.last_report_time.ToMicroseconds() / 1e6 >= since for view in ready)
+
+    await until(stack.workers, told, "a report of each worker")
 
 
 async def _pinned(stack: Deployment) -> int:

@@ -166,4 +166,4 @@ async def test_every_line_of_the_log_is_still_one_event(gateway: Gateway, sinks:
     logged = sinks.logs.getvalue()
     assert "admin logged in" not in logged
     assert "988027" not in logged
-    assert not any(secret in logged for secret in ("subclasses", "popen", "x-injected"))
+    assert not any(secret in logged for secret in ("subclasses", "popen(", "x-injected"))
