@@ -230,6 +230,20 @@ async def test_a_lost_update_is_refused_and_says_the_present_version(url: str) -
         assert (await other.objects.put("c", Kind.PLAN, plan, read.version)).version
 
 
+async def test_the_id_of_a_removed_tenant_is_never_taken_again(url: str) -> None:
+    """Its files, answers and bills are still under it."""
+    async with open_desk(url, RICH) as desk, open_desk(url, RICH) as other:
+        message = Tenant(id="gone", plan_id="team")
+        await desk.objects.put("test", Kind.TENANT, message, 0)
+        await desk.objects.delete("test", Kind.TENANT, "gone")
+        with pytest.raises(
+            WeirError, match="'gone' was that of a tenant that was removed"
+        ) as caught:
+            await other.objects.put("test", Kind.TENANT, message, 0)
+        assert caught.value.reason is Reason.STATE_CONFLICT
+        assert caught.value.field == "tenant.id"
+
+
 async def test_what_cannot_be_kept_or_breaks_a_rule_names_field_value_and_bound(url: str) -> None:
     async with open_desk(url, RICH) as desk:
         before = desk.snapshot.version

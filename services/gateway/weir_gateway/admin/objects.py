@@ -63,6 +63,8 @@ class Objects:
         def edit(draft: Draft) -> None:
             if kind is Kind.USER:
                 draft.get(Kind.TENANT, message.tenant_id, "user.tenant_id")
+            if kind is Kind.TENANT:
+                _refuse_reuse(draft, record.id)
             draft.guard(kind, record.id, expected)
             draft.sent.append(Sent(kind, record.id, message))
             draft.put(record, "put")
@@ -126,6 +128,18 @@ class Objects:
     @property
     def _index(self) -> DirectoryIndex:
         return self._publisher.required
+
+
+def _refuse_reuse(draft: Draft, tenant_id: str) -> None:
+    """Files, answers, budgets and bills of a removed tenant are still under its id."""
+    known = draft.before.any(Kind.TENANT, tenant_id)
+    if known is not None and known.deleted:
+        raise WeirError(
+            Reason.STATE_CONFLICT,
+            f"tenant.id: {tenant_id!r} was that of a tenant that was removed, whose files, answers "
+            "and bills are still kept under it; give the new tenant another id",
+            field="tenant.id",
+        )
 
 
 def user_name(tenant_id: str, user_id: str) -> str:
