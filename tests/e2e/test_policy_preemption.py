@@ -52,7 +52,13 @@ async def test_the_urgent_goes_first_and_the_victim_loses_nothing_but_time(
 ) -> None:
     batch = RequestClass.REQUEST_CLASS_BATCH
     victim = asyncio.create_task(_answer(stack, "offline", LONG, batch))
-    await until(stack.workers, _busy, "the dispatch of the offline request")
+
+    async def busy() -> bool:
+        if victim.done():
+            raise AssertionError(f"it has ended already: {victim.result()}")
+        return _busy(await stack.workers())
+
+    await until(busy, bool, "the dispatch of the offline request")
     urgent = await _answer(stack, "urgent", SHORT)
     assert not victim.done()
     moved = await asyncio.wait_for(victim, 60)

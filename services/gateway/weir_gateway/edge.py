@@ -278,6 +278,8 @@ class Edge:
             return "tokenizers are being loaded"
         if self.scheduler.epoch == 0:
             return "the scheduler is not connected"
+        if not self._limiter.heard:
+            return "no ratelimiter has said that it knows its limits"
         state = self._limiter_channel.get_state(try_to_connect=True)
         if state is not grpc.ChannelConnectivity.READY:
             return "no ratelimiter is connected"

@@ -1,6 +1,7 @@
 """The ratelimiter's process: its parts, put together."""
 
-from contextlib import AsyncExitStack
+import asyncio
+from contextlib import AsyncExitStack, suppress
 
 import grpc
 from pydantic import SecretStr
@@ -21,6 +22,7 @@ from weir_core.rpc.interceptors import (
 from weir_core.rpc.server import create_server
 from weir_core.telemetry.telemetry import Telemetry
 from weir_core.tls.identity import service_identity
+from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.directory.follower import DirectoryFollower
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.envoy.server import envoy_server
@@ -38,6 +40,8 @@ from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
 from weir_ratelimiter.store.base import Limits, Store
 from weir_ratelimiter.stores import open_store
+
+_KNOWN_S = 5.0
 
 
 class RateLimiterApp:
@@ -78,6 +82,7 @@ class RateLimiterApp:
         )
         self.envoy_server: grpc.aio.Server | None = None
         self._limiter: Limiter
+        self._known = asyncio.Event()
 
     async def start(self) -> None:
         """Open store and ledger, follow the directory, and be ready to serve.
@@ -96,6 +101,7 @@ class RateLimiterApp:
             self._telemetry.tracing,
             ledger.budgets,
             next((i for i in self._interceptors if isinstance(i, MetricsInterceptor)), None),
+            self._limits_known,
         )
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
         self._draining.push_async_callback(servicer.drain)
@@ -159,10 +165,22 @@ class RateLimiterApp:
         )
         self._closing.push_async_callback(channel.close)
         watcher = DirectoryWatcher(channel, "ratelimiter")
-        follower = DirectoryFollower(limiter.use)
+
+        def use(book: LimitBook) -> None:
+            limiter.use(book)
+            self._known.set()
+
+        follower = DirectoryFollower(use)
         watcher.on_change(follower.changed)
         self._run(follower)
         self._run(watcher)
+
+    async def _limits_known(self) -> None:
+        """Waits for the first limits for a moment. Raises WeirError(LIMITER_UNAVAILABLE)."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_KNOWN_S):
+                await self._known.wait()
+        self._limiter.book  # noqa: B018 - refuses before the first
 
     def _run(self, task: Periodic | DirectoryFollower | DirectoryWatcher) -> None:
         task.start()

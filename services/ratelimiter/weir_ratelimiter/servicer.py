@@ -1,7 +1,7 @@
 """`weir.ratelimiter.v1.RateLimiterService`: validate, call, map."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -35,6 +35,10 @@ _EXTENDED_AT_ONCE = 50
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+async def _at_once() -> None:
+    """Where limits are known from the start."""
+
+
 class RateLimiterServicer(RateLimiterServiceServicer):
     """Serves one limiter; exceptions become statuses in the interceptors.
 
@@ -53,6 +57,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         tracing: Tracing,
         usage: UsageSource | None = None,
         metrics: MetricsInterceptor | None = None,
+        limits_known: Callable[[], Awaitable[object]] = _at_once,
     ) -> None:
         self._limiter = limiter
         self._now_ms = now_ms
@@ -60,6 +65,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         self._statuses = StatusWriter()
         self._administration = Administration(limiter, self._statuses, now_ms)
         self._streams = AccountStreams(self, tracing, metrics)
+        self._limits_known = limits_known
 
     async def Reserve(  # noqa: N802
         self, request: pb.ReserveRequest, context: Context
@@ -164,7 +170,8 @@ class RateLimiterServicer(RateLimiterServiceServicer):
     async def Multiplex(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[pb.MultiplexRequest], context: Context
     ) -> None:
-        """Serve one gateway's calls until its stream ends."""
+        """Serve one gateway's calls until its stream ends; not before limits are known."""
+        await self._limits_known()
         await self._streams.serve(request_iterator, context)
 
     async def drain(self) -> None:

@@ -41,6 +41,8 @@ class AccountStream:
         stub = RateLimiterServiceStub(channel)
         self._waiting: dict[int, asyncio.Future[AccountAnswer]] = {}
         self._numbers = count(1)
+        self.heard = False
+        """Whether a ratelimiter has served the stream; it does once it knows its limits."""
         self._stream: FramedStream[AccountCall, MultiplexRequest, MultiplexResponse] = FramedStream(
             lambda: stub.Multiplex(),
             coalesce=_frame_of,
@@ -115,6 +117,7 @@ class AccountStream:
             raise NotCarried(error.message) from error
 
     def _on_frame(self, frame: MultiplexResponse) -> None:
+        self.heard = True
         for answer in frame.answers:
             waiting = self._waiting.get(answer.call)
             if waiting is not None and not waiting.done():

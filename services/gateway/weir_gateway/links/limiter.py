@@ -72,6 +72,11 @@ class Limiter:
         """Ends the stream."""
         await self._stream.stop()
 
+    @property
+    def heard(self) -> bool:
+        """Whether a ratelimiter has said that it can decide, at any time."""
+        return self._stream.heard
+
     async def reserve(self, request: ReserveRequest) -> Reservation:
         """Debits a request; asks a second time, which is safe, when nobody answered.
 
