@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from weir.common.v1 import lifecycle_pb2 as _lifecycle_pb2
 from weir.common.v1 import sampling_pb2 as _sampling_pb2
 from weir.scheduler.v1 import worker_report_pb2 as _worker_report_pb2
@@ -22,6 +23,36 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _KvBlockState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _KvBlockStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KvBlockState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    KV_BLOCK_STATE_UNSPECIFIED: _KvBlockState.ValueType  # 0
+    KV_BLOCK_STATE_FREE: _KvBlockState.ValueType  # 1
+    """Holds nothing."""
+    KV_BLOCK_STATE_CACHED: _KvBlockState.ValueType  # 2
+    """Held by nobody, and found by its contents until it is needed."""
+    KV_BLOCK_STATE_HELD: _KvBlockState.ValueType  # 3
+    """Of running requests."""
+    KV_BLOCK_STATE_PINNED: _KvBlockState.ValueType  # 4
+    """Of sessions alone, between their turns."""
+
+class KvBlockState(_KvBlockState, metaclass=_KvBlockStateEnumTypeWrapper):
+    """What a KV block is to its pool."""
+
+KV_BLOCK_STATE_UNSPECIFIED: KvBlockState.ValueType  # 0
+KV_BLOCK_STATE_FREE: KvBlockState.ValueType  # 1
+"""Holds nothing."""
+KV_BLOCK_STATE_CACHED: KvBlockState.ValueType  # 2
+"""Held by nobody, and found by its contents until it is needed."""
+KV_BLOCK_STATE_HELD: KvBlockState.ValueType  # 3
+"""Of running requests."""
+KV_BLOCK_STATE_PINNED: KvBlockState.ValueType  # 4
+"""Of sessions alone, between their turns."""
+Global___KvBlockState: _TypeAlias = KvBlockState  # noqa: Y015
 
 @_typing.final
 class ExecuteRequest(_message.Message):
@@ -660,3 +691,119 @@ class DrainResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015
+
+@_typing.final
+class GetKvMapRequest(_message.Message):
+    """Asks for the KV blocks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_BLOCK_FIELD_NUMBER: _builtins.int
+    first_block: _builtins.int
+    """Block to begin at."""
+    def __init__(
+        self,
+        *,
+        first_block: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_block", b"first_block"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKvMapRequest: _TypeAlias = GetKvMapRequest  # noqa: Y015
+
+@_typing.final
+class GetKvMapResponse(_message.Message):
+    """The KV blocks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def map(self) -> Global___KvMap: ...
+    def __init__(
+        self,
+        *,
+        map: Global___KvMap | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["map", b"map"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["map", b"map"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetKvMapResponse: _TypeAlias = GetKvMapResponse  # noqa: Y015
+
+@_typing.final
+class KvMap(_message.Message):
+    """What each KV block holds, told in runs of blocks that are alike."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    KNOWN_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    TOTAL_BLOCKS_FIELD_NUMBER: _builtins.int
+    BLOCK_SIZE_FIELD_NUMBER: _builtins.int
+    TENANTS_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    OWNERS_FIELD_NUMBER: _builtins.int
+    REFERENCES_FIELD_NUMBER: _builtins.int
+    NEXT_BLOCK_FIELD_NUMBER: _builtins.int
+    known: _builtins.bool
+    """False: blocks are not told apart here, as of another engine or without a cache; `why` says so."""
+    why: _builtins.str
+    total_blocks: _builtins.int
+    block_size: _builtins.int
+    """Tokens per block."""
+    next_block: _builtins.int
+    """Block to go on at; 0 after the last."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was taken."""
+
+    @_builtins.property
+    def tenants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tenants that `owners` counts from 1, by order."""
+
+    @_builtins.property
+    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Blocks of each run, in the order of block numbers. At most 16,384 runs."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___KvBlockState.ValueType]:
+        """State of each run."""
+
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Place in `tenants` of each run's owner, from 1; 0: nobody."""
+
+    @_builtins.property
+    def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How many sequences and sessions hold each block of the run."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        known: _builtins.bool = ...,
+        why: _builtins.str = ...,
+        total_blocks: _builtins.int = ...,
+        block_size: _builtins.int = ...,
+        tenants: _abc.Iterable[_builtins.str] | None = ...,
+        lengths: _abc.Iterable[_builtins.int] | None = ...,
+        states: _abc.Iterable[Global___KvBlockState.ValueType] | None = ...,
+        owners: _abc.Iterable[_builtins.int] | None = ...,
+        references: _abc.Iterable[_builtins.int] | None = ...,
+        next_block: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "known", b"known", "lengths", b"lengths", "next_block", b"next_block", "owners", b"owners", "references", b"references", "states", b"states", "tenants", b"tenants", "time", b"time", "total_blocks", b"total_blocks", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvMap: _TypeAlias = KvMap  # noqa: Y015

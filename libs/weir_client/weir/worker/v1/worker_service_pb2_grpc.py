@@ -70,6 +70,11 @@ class WorkerServiceStub:
                 request_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetModelInfoRequest.SerializeToString,
                 response_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetModelInfoResponse.FromString,
                 _registered_method=True)
+        self.GetKvMap = channel.unary_unary(
+                '/weir.worker.v1.WorkerService/GetKvMap',
+                request_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetKvMapRequest.SerializeToString,
+                response_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetKvMapResponse.FromString,
+                _registered_method=True)
         self.Drain = channel.unary_unary(
                 '/weir.worker.v1.WorkerService/Drain',
                 request_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.DrainRequest.SerializeToString,
@@ -134,6 +139,13 @@ class WorkerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetKvMap(self, request, context):
+        """The KV blocks by state and owner, as they were at most a second ago.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Drain(self, request, context):
         """Takes no new attempts and waits for the running ones, up to the deadline of the call.
         """
@@ -178,6 +190,11 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.GetModelInfo,
                     request_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetModelInfoRequest.FromString,
                     response_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetModelInfoResponse.SerializeToString,
+            ),
+            'GetKvMap': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetKvMap,
+                    request_deserializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetKvMapRequest.FromString,
+                    response_serializer=weir_dot_worker_dot_v1_dot_worker__service__pb2.GetKvMapResponse.SerializeToString,
             ),
             'Drain': grpc.unary_unary_rpc_method_handler(
                     servicer.Drain,
@@ -375,6 +392,33 @@ class WorkerService:
             '/weir.worker.v1.WorkerService/GetModelInfo',
             weir_dot_worker_dot_v1_dot_worker__service__pb2.GetModelInfoRequest.SerializeToString,
             weir_dot_worker_dot_v1_dot_worker__service__pb2.GetModelInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetKvMap(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/weir.worker.v1.WorkerService/GetKvMap',
+            weir_dot_worker_dot_v1_dot_worker__service__pb2.GetKvMapRequest.SerializeToString,
+            weir_dot_worker_dot_v1_dot_worker__service__pb2.GetKvMapResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,8 @@ class WorkerServiceStub:
     """Present load."""
     GetModelInfo: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GetModelInfoRequest, _worker_service_pb2.GetModelInfoResponse]
     """What the worker serves."""
+    GetKvMap: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GetKvMapRequest, _worker_service_pb2.GetKvMapResponse]
+    """The KV blocks by state and owner, as they were at most a second ago."""
     Drain: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.DrainRequest, _worker_service_pb2.DrainResponse]
     """Takes no new attempts and waits for the running ones, up to the deadline of the call."""
 
@@ -83,6 +85,8 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     """Present load."""
     GetModelInfo: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.GetModelInfoRequest, _worker_service_pb2.GetModelInfoResponse]  # type: ignore[assignment]
     """What the worker serves."""
+    GetKvMap: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.GetKvMapRequest, _worker_service_pb2.GetKvMapResponse]  # type: ignore[assignment]
+    """The KV blocks by state and owner, as they were at most a second ago."""
     Drain: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.DrainRequest, _worker_service_pb2.DrainResponse]  # type: ignore[assignment]
     """Takes no new attempts and waits for the running ones, up to the deadline of the call."""
 
@@ -151,6 +155,14 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_service_pb2.GetModelInfoResponse, _abc.Awaitable[_worker_service_pb2.GetModelInfoResponse]]:
         """What the worker serves."""
+
+    @_abc_1.abstractmethod
+    def GetKvMap(
+        self,
+        request: _worker_service_pb2.GetKvMapRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_service_pb2.GetKvMapResponse, _abc.Awaitable[_worker_service_pb2.GetKvMapResponse]]:
+        """The KV blocks by state and owner, as they were at most a second ago."""
 
     @_abc_1.abstractmethod
     def Drain(
