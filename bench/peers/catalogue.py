@@ -50,6 +50,7 @@ PEERS = (
     ),
     Peer("litellm", ("litellm[proxy]==1.108.7",), "litellm", note="a gateway"),
     Peer("smg", ("smg==1.13.0",), "smg", note="a gateway in Rust"),
+    Peer("phoenix", ("arize-phoenix==20.26.1",), "phoenix", note="a trace viewer, 850 MB"),
     Peer("aiperf", ("aiperf==0.13.0",), "aiperf", note="a load generator"),
     Peer(
         "llamacpp",
