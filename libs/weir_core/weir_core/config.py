@@ -96,7 +96,21 @@ class ServiceSettings(BaseSettings):
         description="OTLP/gRPC endpoint for traces, such as http://127.0.0.1:4317; empty: none",
     )
     trace_sample_ratio: float = Field(
-        default=1.0, ge=0, le=1, description="share of new traces recorded"
+        default=0.1,
+        ge=0,
+        le=1,
+        description="share of new traces recorded; a caller that decided decides",
+    )
+    trace_errors: Literal["all", "faults", "none"] = Field(
+        default="all",
+        description="errors whose traces are exported although they were not to be recorded: "
+        "`all`, `faults` (of ours; no refusals) or `none`",
+    )
+    trace_errors_per_s: float = Field(
+        default=10,
+        ge=0,
+        le=10_000,
+        description="such traces a second, of faults and of refusals each",
     )
     tenant_stores: dict[str, TenantStore] = Field(
         default_factory=dict,

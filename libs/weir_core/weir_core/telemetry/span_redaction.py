@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import Link, Status, get_current_span
 from opentelemetry.util.types import Attributes
@@ -10,13 +11,14 @@ from opentelemetry.util.types import Attributes
 from weir_core.telemetry import names
 from weir_core.telemetry.context import current_tenant_id
 from weir_core.telemetry.redaction import code_word, mask_keys, redact
+from weir_core.telemetry.span_resource import TenantResources
 
 
 class SpanGate(SpanProcessor):
     """Every ended span passes here: redacted, then on to its tenant's exporter.
 
     A span is of the tenant that it names, or else of its parent's, or else of the one that the
-    task works for when the span ends.
+    task works for when the span ends. The resource of what is passed on names it.
 
     Args:
         rest: of spans of no tenant, and of tenants without an exporter; None drops them.
@@ -28,6 +30,7 @@ class SpanGate(SpanProcessor):
     ) -> None:
         self._rest = rest
         self._tenants = dict(tenants or {})
+        self._resources = TenantResources()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Hands the tenant down from a parent in this process."""
@@ -42,7 +45,7 @@ class SpanGate(SpanProcessor):
         tenant = _named(span) or current_tenant_id()
         target = self._tenants.get(tenant, self._rest)
         if target is not None:
-            target.on_end(redacted(span))
+            target.on_end(redacted(span, self._resources.of(span.resource, tenant)))
 
     def shutdown(self) -> None:
         """Exports what is left."""
@@ -58,14 +61,19 @@ class SpanGate(SpanProcessor):
         return [*([self._rest] if self._rest is not None else []), *self._tenants.values()]
 
 
-def redacted(span: ReadableSpan) -> ReadableSpan:
-    """A copy of a span whose name, attributes, events, links and status hold nothing hidden."""
+def redacted(span: ReadableSpan, resource: Resource) -> ReadableSpan:
+    """A copy of a span whose name, attributes, events, links and status hold nothing hidden.
+
+    Args:
+        span: as it ended.
+        resource: of the copy.
+    """
     description = span.status.description
     return ReadableSpan(
         name=mask_keys(span.name),
         context=span.get_span_context(),
         parent=span.parent,
-        resource=span.resource,
+        resource=resource,
         attributes=_attributes(span.attributes),
         events=[_event(event) for event in span.events],
         links=[Link(link.context, _attributes(link.attributes)) for link in span.links],

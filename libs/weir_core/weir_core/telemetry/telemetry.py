@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from weir_core.config import ServiceSettings
+from weir_core.telemetry.error_budget import ErrorBudget
+from weir_core.telemetry.error_kind import ErrorKind
 from weir_core.telemetry.logs import setup_logs
 from weir_core.telemetry.metrics import create_registry
 from weir_core.telemetry.tracing import Tracing, setup_tracing
@@ -33,6 +35,7 @@ def setup_telemetry(service: str, settings: ServiceSettings, *, instance: str = 
         tenant_files={tenant: store.log_file for tenant, store in stores.items() if store.log_file},
     )
     log_uncaught()
+    registry = create_registry()
     tracing = setup_tracing(
         f"weir-{service}",
         endpoint=settings.otlp_endpoint,
@@ -41,5 +44,21 @@ def setup_telemetry(service: str, settings: ServiceSettings, *, instance: str = 
         },
         sample_ratio=settings.trace_sample_ratio,
         instance=instance,
+        errors=_error_budget(settings, registry),
     )
-    return Telemetry(tracing=tracing, registry=create_registry())
+    return Telemetry(tracing=tracing, registry=registry)
+
+
+def _error_budget(settings: ServiceSettings, registry: CollectorRegistry) -> ErrorBudget:
+    dropped = Counter(
+        "weir_trace_errors_dropped",
+        "Unsampled traces with an error that were not exported: more than trace_errors_per_s.",
+        ["kind"],
+        registry=registry,
+    )
+    children = {kind: dropped.labels(kind.value) for kind in ErrorKind}
+    return ErrorBudget(
+        settings.trace_errors,
+        settings.trace_errors_per_s,
+        on_dropped=lambda kind: children[kind].inc(),
+    )

@@ -15,10 +15,12 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
     Span,
     SpanContext,
@@ -29,7 +31,10 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from weir_core.telemetry.error_budget import ErrorBudget
+from weir_core.telemetry.error_kind import ErrorKind
 from weir_core.telemetry.span_redaction import SpanGate
+from weir_core.telemetry.span_resource import SpanResource
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
@@ -60,6 +65,7 @@ class Tracing:
         tenants: where those of a tenant go instead, by its id.
         sample_ratio: share of new traces recorded, 0 to 1; a caller's decision always wins.
         instance: `service.instance.id`, such as the worker's id.
+        errors: how many traces are written because of their error, against the decision.
     """
 
     def __init__(
@@ -70,16 +76,18 @@ class Tracing:
         tenants: Mapping[str, SpanProcessor] | None = None,
         sample_ratio: float = 1.0,
         instance: str = "",
+        errors: ErrorBudget | None = None,
     ) -> None:
         exports = processor is not None or bool(tenants)
         root: Sampler = TraceIdRatioBased(sample_ratio) if exports else ALWAYS_OFF
+        self._resource = _resource(service, instance)
         self._provider = TracerProvider(
-            sampler=ParentBased(root),
-            resource=_resource(service, instance),
-            shutdown_on_exit=False,
+            sampler=ParentBased(root), resource=self._resource, shutdown_on_exit=False
         )
-        if exports:
-            self._provider.add_span_processor(SpanGate(processor, tenants))
+        self._errors = errors or ErrorBudget()
+        self._gate = SpanGate(processor, tenants) if exports else None
+        if self._gate is not None:
+            self._provider.add_span_processor(self._gate)
         self._tracer = self._provider.get_tracer("weir")
 
     def start(
@@ -90,6 +98,7 @@ class Tracing:
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Attributes | None = None,
         start_us: int | None = None,
+        links: Sequence[str] = (),
     ) -> Span:
         """Starts a span that the caller ends; it does not become the current one.
 
@@ -100,6 +109,8 @@ class Tracing:
             kind: SERVER, CLIENT or INTERNAL.
             attributes: no prompt text, no secrets.
             start_us: Unix microseconds; None for now.
+            links: `traceparent` strings of spans that this one comes from, without being a part
+                of their trace.
         """
         return self._tracer.start_span(
             name,
@@ -107,6 +118,7 @@ class Tracing:
             kind=kind,
             attributes=attributes,
             start_time=None if start_us is None else start_us * 1_000,
+            links=_links(links),
         )
 
     @contextmanager
@@ -156,6 +168,73 @@ class Tracing:
         span.end(end_time=max(start_us, end_us) * 1_000)
         return traceparent_of(span)
 
+    def keeps(self, span: Span | str, kind: ErrorKind | None) -> bool:
+        """Whether a trace that is not recorded is to be written all the same, for its error.
+
+        Asked again of the same trace it answers the same. False for what is recorded anyway.
+
+        Args:
+            span: any of the trace, or its `traceparent`.
+            kind: of the error; None for none.
+        """
+        if kind is None or self._gate is None:
+            return False
+        if isinstance(span, str):
+            unrecorded = unrecorded_span(span)
+            if unrecorded is None:
+                return False
+            span = unrecorded
+        context = span.get_span_context()
+        if not context.is_valid or context.trace_flags & TraceFlags.SAMPLED:
+            return False
+        return self._errors.takes(context.trace_id, kind)
+
+    def record_after_all(
+        self,
+        span: Span,
+        name: str,
+        *,
+        parent: str,
+        start_us: int,
+        end_us: int,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Attributes | None = None,
+        events: Sequence[SpanEvent] = (),
+        links: Sequence[str] = (),
+        error: str = "",
+    ) -> None:
+        """Writes a span that was not recorded, under its own ids, so that it keeps its children.
+
+        Only where `keeps` said so. For other spans of such a trace use `record` with
+        `as_sampled(traceparent)`.
+
+        Args:
+            span: as `start` made it.
+            parent: its parent's `traceparent`; empty for none.
+            name, start_us, end_us, kind, attributes, events, error: see `record`.
+            links: see `start`.
+        """
+        if self._gate is None:
+            return
+        own = span.get_span_context()
+        above = trace.get_current_span(context_from(parent)).get_span_context()
+        sampled = TraceFlags(TraceFlags.SAMPLED)
+        written = ReadableSpan(
+            name=name,
+            context=SpanContext(own.trace_id, own.span_id, False, sampled, own.trace_state),
+            parent=above if above.is_valid else None,
+            resource=self._resource,
+            attributes=dict(attributes or {}),
+            events=[Event(e.name, dict(e.attributes), e.time_us * 1_000) for e in events],
+            links=_links(links),
+            kind=kind,
+            status=Status(StatusCode.ERROR, error) if error else Status(),
+            start_time=start_us * 1_000,
+            end_time=max(start_us, end_us) * 1_000,
+            instrumentation_scope=InstrumentationScope("weir"),
+        )
+        self._gate.on_end(written)
+
     def shutdown(self, timeout_s: float = 3.0) -> None:
         """Exports what is left for at most `timeout_s`, then drops the rest. Blocks."""
         # The SDK's own bound is 30 s and more when the collector is down.
@@ -171,6 +250,7 @@ def setup_tracing(
     tenant_endpoints: Mapping[str, str] | None = None,
     sample_ratio: float = 1.0,
     instance: str = "",
+    errors: ErrorBudget | None = None,
 ) -> Tracing:
     """Tracing that exports over OTLP/gRPC to `endpoint`, or to nowhere when that is empty.
 
@@ -183,6 +263,7 @@ def setup_tracing(
         tenants={tenant: _exporting(url) for tenant, url in (tenant_endpoints or {}).items()},
         sample_ratio=sample_ratio,
         instance=instance,
+        errors=errors,
     )
 
 
@@ -214,6 +295,20 @@ def traceparent_of(span: Span) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
+def tracestate_of(span: Span) -> str:
+    """The W3C `tracestate` of a span, which other systems put there; mostly empty."""
+    state = span.get_span_context().trace_state
+    return state.to_header() if state else ""
+
+
+def as_sampled(traceparent: str) -> str:
+    """The same `traceparent`, asking for recording: where `Tracing.keeps` said so."""
+    parts = _TRACEPARENT.fullmatch(traceparent)
+    if parts is None:
+        return traceparent
+    return f"{traceparent[:-2]}{int(parts[3], 16) | TraceFlags.SAMPLED:02x}"
+
+
 def current_traceparent() -> str:
     """The `traceparent` of the current span, or an empty string."""
     return traceparent_of(trace.get_current_span())
@@ -243,8 +338,16 @@ def _exporting(endpoint: str) -> SpanProcessor:
     return BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
 
 
+def _links(traceparents: Sequence[str]) -> Sequence[Link]:
+    contexts = (
+        trace.get_current_span(context_from(text)).get_span_context() for text in traceparents
+    )
+    return [Link(context) for context in contexts if context.is_valid]
+
+
 def _resource(service: str, instance: str) -> Resource:
     attributes = {"service.name": service, "service.namespace": "tokenweir"}
     if instance:
         attributes["service.instance.id"] = instance
-    return Resource.create(attributes)
+    created = Resource.create(attributes)
+    return SpanResource(created.attributes, created.schema_url)
