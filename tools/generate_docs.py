@@ -1,4 +1,5 @@
-"""Fills the generated parts of docs/ (what `make proto` runs): error table, settings tables.
+"""Fills the generated parts of docs/ (what `make proto` runs): error table, settings tables,
+commands, gRPC messages.
 
 A generated part stands between `<!-- begin generated: NAME -->` and `<!-- end generated -->`;
 the rest of a page is written by hand. `--check` changes nothing and fails if a page is behind.
@@ -14,7 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+from command_line import command_line
 from directory_fields import policy_fields, pool_fields
+from messages import PACKAGES, messages
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -35,7 +38,13 @@ Part = Callable[[], str]
 def pages() -> dict[Path, dict[str, Part]]:
     """Each page with its generated parts by name."""
     settings: dict[str, Part] = {name: partial(service_table, name) for name in SERVICES}
+    reference = ROOT / "docs" / "api" / "reference"
     return {
+        ROOT / "docs" / "cli.md": {"commands": command_line},
+        **{
+            reference / f"{package}.md": {"messages": partial(messages, package)}
+            for package in PACKAGES
+        },
         ROOT / "docs" / "api" / "errors.md": {"errors": errors_table},
         ROOT / "docs" / "configuration.md": {
             "every-service": common_table,
