@@ -19,6 +19,7 @@ from weir_core.telemetry.metrics_app import metrics_routes
 from weir_core.telemetry.telemetry import Telemetry
 from weir_gateway.admin.off import NO_CONTROL, admin_off
 from weir_gateway.caller.key_uses import KeyUses
+from weir_gateway.console.console import Console
 from weir_gateway.control import DIRECTORY_SERVICE, Control
 from weir_gateway.directory.follower import Directory
 from weir_gateway.directory.metrics import DirectoryMetrics
@@ -45,6 +46,7 @@ class GatewayApp:
         grpc_address, http_address: the bound `host:port`, once started.
         internal_address: likewise that for the other services; empty without one.
         edge, control: the parts of the roles; None for a role that is not played.
+        console: pages of the control role; None where there are none.
     """
 
     def __init__(
@@ -75,6 +77,11 @@ class GatewayApp:
                 token=token,
                 tls=tls,
                 uses=uses,
+            )
+        self.console: Console | None = None
+        if self.control is not None and settings.console.enabled:
+            self.console = Console(
+                settings, self.control, self.edge, clock=clock, token=token, tls=tls, uses=uses
             )
         self._server = create_server(
             interceptors=default_interceptors(
@@ -126,6 +133,8 @@ class GatewayApp:
         await self._health.enter_shutdown()
         if self.edge is not None:
             await self.edge.desk.stop()
+        if self.console is not None:
+            await self.console.stop()
         await self._http.stop()
         await self._server.stop(min(self.settings.grace_s, _LONGEST_GRACE_S))
         if self.edge is not None:
@@ -169,8 +178,10 @@ class GatewayApp:
 
     def _http_app(self, telemetry: Telemetry) -> Any:
         if self.edge is not None:
-            return self.edge.http_app()
-        return Starlette(routes=metrics_routes(telemetry.registry))
+            app: Any = self.edge.http_app()
+        else:
+            app = Starlette(routes=metrics_routes(telemetry.registry))
+        return app if self.console is None else self.console.before(app)
 
 
 def _token(settings: GatewaySettings) -> SecretStr:

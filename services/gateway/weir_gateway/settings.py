@@ -8,6 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings, SettingsGroup
 from weir_gateway.admin.secret import VARIABLE
+from weir_gateway.console.settings import ConsoleSettings
 
 
 def _admin_secret() -> SecretStr | None:
@@ -81,6 +82,9 @@ class GatewaySettings(ServiceSettings):
         default_factory=_admin_secret,
         description="secret of AdminService, 32 characters or more; unset: administration is off; "
         "better set by environment WEIR_ADMIN_SECRET",
+    )
+    console: ConsoleSettings = Field(
+        default=ConsoleSettings(), description="pages at /console/ (docs/console.md)"
     )
     directory_address: str = Field(
         "127.0.0.1:8001", description="role edge: host:port of the gateway that serves directory.v1"
@@ -171,6 +175,13 @@ class GatewaySettings(ServiceSettings):
         True,
         description="stop running requests of a key that is revoked or a tenant suspended, where "
         "the tenant's policy has no `on_revoke`",
+    )
+    history_step_s: float = Field(
+        5,
+        ge=1,
+        le=60,
+        description="length of a sample of HistoryService; it keeps 720 of them, then 1440 of "
+        "twelve each",
     )
     idempotency_lease_s: float = Field(
         30,

@@ -1,0 +1,149 @@
+"""Sessions, kept by the server: the cookie is a random name and nothing else."""
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weir_core.clock import Clock
+from weir_core.errors import Reason, WeirError
+from weir_gateway.console.identity import Identity
+
+_ID_BYTES = 32
+_MOST_EACH = 50
+"""Of one identity; then its oldest ends, so that nobody signs others out."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser that has signed in.
+
+    Attributes:
+        name: digest of the cookie; what the server knows it by.
+        identity: who it is.
+        csrf: what every change must show beside the cookie.
+        used_us, ends_us: of the monotonic clock: last call, and the end in any case.
+        expire_ms: that end, Unix milliseconds.
+        streams: event streams that are open.
+    """
+
+    name: str
+    identity: Identity
+    csrf: str
+    used_us: int
+    ends_us: int
+    expire_ms: int
+    streams: int = 0
+
+
+class SessionStore:
+    """Opens, finds and ends sessions.
+
+    Args:
+        clock: time.
+        standing: raises WeirError when an identity is no longer welcome.
+        idle_s: without calls.
+        most_s: in any case.
+        most: sessions at once.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        standing: Callable[[Identity], None],
+        *,
+        idle_s: float,
+        most_s: float,
+        most: int,
+    ) -> None:
+        self._clock = clock
+        self._standing = standing
+        self._idle_us = round(idle_s * 1e6)
+        self._most_us = round(most_s * 1e6)
+        self._most = most
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, identity: Identity) -> tuple[str, Session]:
+        """Begins a session; returns what the cookie holds, and the session.
+
+        Raises:
+            WeirError: OVERLOADED when there are too many of others.
+        """
+        self._drop_ended()
+        own = [one.name for one in self._sessions.values() if one.identity == identity]
+        for name in own[: len(own) - _MOST_EACH + 1]:
+            del self._sessions[name]
+        if len(self._sessions) >= self._most:
+            raise WeirError(
+                Reason.OVERLOADED,
+                f"{self._most} sessions are open; sign out elsewhere, or raise "
+                "console.max_sessions",
+                retry_after_s=60,
+            )
+        cookie, now_us = secrets.token_urlsafe(_ID_BYTES), self._clock.monotonic_us()
+        session = Session(
+            name=_digest(cookie),
+            identity=identity,
+            csrf=secrets.token_urlsafe(_ID_BYTES),
+            used_us=now_us,
+            ends_us=now_us + self._most_us,
+            expire_ms=(self._clock.now_us() + self._most_us) // 1_000,
+        )
+        self._sessions[session.name] = session
+        return cookie, session
+
+    def find(self, cookie: str) -> Session:
+        """The session of a cookie; this is a call of it.
+
+        Raises:
+            WeirError: API_KEY_MISSING: there is none (any more), with the reason.
+        """
+        session = self._sessions.get(_digest(cookie)) if cookie else None
+        if session is None:
+            raise signed_out("you are not signed in, or the session has ended; sign in")
+        self.check(session)
+        session.used_us = self._clock.monotonic_us()
+        return session
+
+    def check(self, session: Session) -> None:
+        """Looks whether a session still lives; no call of it.
+
+        Raises:
+            WeirError: API_KEY_MISSING: why it has ended.
+        """
+        if session.name not in self._sessions:
+            raise signed_out("the session has ended; sign in again")
+        if self._over(session, self._clock.monotonic_us()):
+            self.end(session)
+            raise signed_out("the session has ended by time; sign in again")
+        try:
+            self._standing(session.identity)
+        except WeirError as error:
+            if error.reason is not Reason.DIRECTORY_UNAVAILABLE:
+                self.end(session)
+            raise signed_out(f"the session has ended: {error.message}") from None
+
+    def end(self, session: Session) -> None:
+        """Ends one. Idempotent."""
+        self._sessions.pop(session.name, None)
+
+    def _over(self, session: Session, now_us: int) -> bool:
+        return now_us >= session.ends_us or now_us - session.used_us >= self._idle_us
+
+    def _drop_ended(self) -> None:
+        now_us = self._clock.monotonic_us()
+        for session in [one for one in self._sessions.values() if self._over(one, now_us)]:
+            self.end(session)
+
+
+def signed_out(why: str) -> WeirError:
+    """There is no session."""
+    return WeirError(Reason.API_KEY_MISSING, why)
+
+
+def _digest(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", errors="surrogatepass")).hexdigest()
