@@ -5,11 +5,14 @@ from opentelemetry.trace import SpanKind
 
 from weir.common.v1.lifecycle_pb2 import TerminalRecord, TraceContext
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
+from weir_core.errors import Reason
 from weir_core.telemetry import names
+from weir_core.telemetry.error_kind import kind_of
 from weir_core.telemetry.tracing import (
     Attribute,
     SpanEvent,
     Tracing,
+    as_sampled,
     context_from,
     unrecorded_span,
 )
@@ -18,9 +21,6 @@ from weir_worker.engine.timeline import Moment, MomentKind
 from weir_worker.running_attempt import RunningAttempt
 from weir_worker.terminal_record import reason_of
 
-SPAN_WORKER = "worker"
-PROVIDER = "tokenweir"
-
 
 class RequestTraces:
     """One `worker` span an attempt, with `prefill` and `decode` inside it.
@@ -28,7 +28,8 @@ class RequestTraces:
     Prefill chunks and pre-emptions are events of the `worker` span.
 
     Requests share streams, so the parent comes with the start; and no span is open while
-    tokens flow: all are written from timestamps.
+    tokens flow: all are written from timestamps. Those of a trace that is not recorded are
+    written when the attempt failed.
 
     Args:
         tracing: of the process.
@@ -47,16 +48,22 @@ class RequestTraces:
         self, attempt: RunningAttempt, terminal: Terminal, record: TerminalRecord
     ) -> None:
         """See `AttemptObserver`."""
-        if unrecorded_span(attempt.trace.traceparent) is not None:
-            return
         failed = terminal.finish_reason in (FinishReason.ERROR, FinishReason.REJECTED)
+        trace = attempt.trace
+        if unrecorded_span(trace.traceparent) is not None:
+            if not failed or not self._keeps(trace, record):
+                return
+            trace = _sampled(trace)
+        attributes = self._attributes(attempt, terminal)
+        if failed:
+            attributes[names.ERROR_TYPE] = reason_of(record)
         worker = self._tracing.record(
-            SPAN_WORKER,
-            parent=_context(attempt.trace),
+            names.SPAN_WORKER,
+            parent=_context(trace),
             start_us=attempt.received_us,
             end_us=terminal.end_us,
             kind=SpanKind.SERVER,
-            attributes=self._attributes(attempt, terminal),
+            attributes=attributes,
             events=[_event(moment) for moment in terminal.timeline],
             error=reason_of(record) if failed else None,
         )
@@ -89,10 +96,16 @@ class RequestTraces:
         self, spec: GenerationSpec, record: TerminalRecord, *, recorded: bool
     ) -> None:
         """See `AttemptObserver`."""
+        trace = spec.trace
+        if unrecorded_span(trace.traceparent) is not None:
+            # What ends nothing says nothing about the request.
+            if not recorded or not self._keeps(trace, record):
+                return
+            trace = _sampled(trace)
         now_us = record.end_time.ToMicroseconds()
         self._tracing.record(
-            SPAN_WORKER,
-            parent=_context(spec.trace),
+            names.SPAN_WORKER,
+            parent=_context(trace),
             start_us=now_us,
             end_us=now_us,
             kind=SpanKind.SERVER,
@@ -102,9 +115,13 @@ class RequestTraces:
                 names.ATTEMPT: spec.attempt.number,
                 names.WORKER_ID: self._worker_id,
                 names.REASON: reason_of(record),
+                names.ERROR_TYPE: reason_of(record),
             },
             error=reason_of(record),
         )
+
+    def _keeps(self, trace: TraceContext, record: TerminalRecord) -> bool:
+        return self._tracing.keeps(trace.traceparent, kind_of(Reason(reason_of(record))))
 
     def _attributes(self, attempt: RunningAttempt, terminal: Terminal) -> dict[str, Attribute]:
         request_id, number = attempt.key
@@ -114,7 +131,7 @@ class RequestTraces:
             names.TENANT_ID: attempt.tenant,
             names.ATTEMPT: number,
             names.WORKER_ID: self._worker_id,
-            names.GEN_AI_PROVIDER: PROVIDER,
+            names.GEN_AI_PROVIDER: names.PROVIDER,
             names.GEN_AI_REQUEST_MODEL: self._model,
             names.GEN_AI_RESPONSE_MODEL: self._model,
             names.GEN_AI_REQUEST_MAX_TOKENS: attempt.max_new_tokens,
@@ -156,6 +173,10 @@ def _event(moment: Moment) -> SpanEvent:
         attributes[names.STEPS] = moment.steps
         attributes[names.STEP_SECONDS] = max(0, moment.end_us - moment.start_us) / 1e6
     return SpanEvent(moment.kind.value, moment.end_us, attributes)
+
+
+def _sampled(trace: TraceContext) -> TraceContext:
+    return TraceContext(traceparent=as_sampled(trace.traceparent), tracestate=trace.tracestate)
 
 
 def _context(trace: TraceContext) -> Context:

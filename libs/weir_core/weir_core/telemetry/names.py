@@ -53,18 +53,27 @@ LIMIT_IDS = "weir.limit.ids"
 LIMIT_LAYERS = "weir.limit.layers"
 DEGRADATIONS = "weir.degradations"
 TOKENS_RESERVED = "weir.tokens.reserved"
+QUEUE_REASON = "weir.queue.reason"
 QUEUE_POSITION = "weir.queue.position"
 STEPS = "weir.steps"
 STEP_TOKENS = "weir.step.tokens"
 STEP_SECONDS = "weir.step.seconds"
 
 # Names of spans: one trace of a request holds all of them.
+SPAN_INTAKE = "intake"
 SPAN_RESERVE = "reserve"
 SPAN_EXTEND = "extend"
 SPAN_QUEUE = "queue"
+SPAN_ATTEMPT = "attempt"
+SPAN_WORKER = "worker"
 SPAN_PREFILL = "prefill"
 SPAN_DECODE = "decode"
 SPAN_SETTLE = "settle"
+SPAN_SETTLE_LATE = "settle_late"
+SPAN_JOB_SUBMIT = "submit_job"
+SPAN_BATCH_CREATE = "create_batch"
+
+PROVIDER = "tokenweir"
 
 
 def span_of_request(operation: str, model: str) -> str:

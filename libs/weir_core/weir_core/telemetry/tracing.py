@@ -31,8 +31,9 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from weir_core.errors.exceptions import WeirError
 from weir_core.telemetry.error_budget import ErrorBudget
-from weir_core.telemetry.error_kind import ErrorKind
+from weir_core.telemetry.error_kind import ErrorKind, error_attributes
 from weir_core.telemetry.span_redaction import SpanGate
 from weir_core.telemetry.span_resource import SpanResource
 
@@ -44,6 +45,7 @@ _TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _W3C = TraceContextTextMapPropagator()
 _EXPORT_TIMEOUT_S = 5
 _EXPORT_DELAY_MS = 1_000
+_SCOPE = InstrumentationScope("weir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +191,9 @@ class Tracing:
             return False
         return self._errors.takes(context.trace_id, kind)
 
-    def record_after_all(
+    def record_as(
         self,
-        span: Span,
+        own: str,
         name: str,
         *,
         parent: str,
@@ -201,37 +203,35 @@ class Tracing:
         attributes: Attributes | None = None,
         events: Sequence[SpanEvent] = (),
         links: Sequence[str] = (),
-        error: str = "",
+        error: str | None = None,
     ) -> None:
-        """Writes a span that was not recorded, under its own ids, so that it keeps its children.
+        """Writes a span under ids that were given out before: others may be its children already.
 
-        Only where `keeps` said so. For other spans of such a trace use `record` with
-        `as_sampled(traceparent)`.
+        It is written whether or not its trace is recorded: see `keeps`. Where ids need not be
+        kept, use `record` with `as_sampled(traceparent)`.
 
         Args:
-            span: as `start` made it.
-            parent: its parent's `traceparent`; empty for none.
+            own: its own `traceparent`.
+            parent: its parent's; empty for none.
             name, start_us, end_us, kind, attributes, events, error: see `record`.
             links: see `start`.
         """
         if self._gate is None:
             return
-        own = span.get_span_context()
-        above = trace.get_current_span(context_from(parent)).get_span_context()
-        sampled = TraceFlags(TraceFlags.SAMPLED)
+        context, above = _span_context(as_sampled(own)), _span_context(parent)
         written = ReadableSpan(
             name=name,
-            context=SpanContext(own.trace_id, own.span_id, False, sampled, own.trace_state),
+            context=context,
             parent=above if above.is_valid else None,
             resource=self._resource,
             attributes=dict(attributes or {}),
             events=[Event(e.name, dict(e.attributes), e.time_us * 1_000) for e in events],
             links=_links(links),
             kind=kind,
-            status=Status(StatusCode.ERROR, error) if error else Status(),
+            status=Status() if error is None else Status(StatusCode.ERROR, error),
             start_time=start_us * 1_000,
             end_time=max(start_us, end_us) * 1_000,
-            instrumentation_scope=InstrumentationScope("weir"),
+            instrumentation_scope=_SCOPE,
         )
         self._gate.on_end(written)
 
@@ -309,6 +309,17 @@ def as_sampled(traceparent: str) -> str:
     return f"{traceparent[:-2]}{int(parts[3], 16) | TraceFlags.SAMPLED:02x}"
 
 
+def child_traceparent(traceparent: str, number: int) -> str:
+    """The `traceparent` of a span that is the `number`th of its kind below another.
+
+    Whoever knows the parent knows it: it need not be kept until the span is written.
+    """
+    parts = _TRACEPARENT.fullmatch(traceparent)
+    if parts is None:
+        return traceparent
+    return f"00-{parts[1]}-{int(parts[2], 16) ^ number or 1:016x}-{parts[3]}"
+
+
 def current_traceparent() -> str:
     """The `traceparent` of the current span, or an empty string."""
     return traceparent_of(trace.get_current_span())
@@ -329,6 +340,12 @@ def mark_failed(span: Span, exc: BaseException) -> None:
     span.set_status(Status(StatusCode.ERROR, type(exc).__name__))
 
 
+def mark_refused(span: Span, error: WeirError) -> None:
+    """Marks a span as failed with the reason of an error that was told to whoever asked."""
+    span.set_attributes(error_attributes(error))
+    span.set_status(Status(StatusCode.ERROR, error.reason.value))
+
+
 def _exporting(endpoint: str) -> SpanProcessor:
     exporter = OTLPSpanExporter(
         endpoint=endpoint,
@@ -338,10 +355,12 @@ def _exporting(endpoint: str) -> SpanProcessor:
     return BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
 
 
+def _span_context(traceparent: str) -> SpanContext:
+    return trace.get_current_span(context_from(traceparent)).get_span_context()
+
+
 def _links(traceparents: Sequence[str]) -> Sequence[Link]:
-    contexts = (
-        trace.get_current_span(context_from(text)).get_span_context() for text in traceparents
-    )
+    contexts = map(_span_context, traceparents)
     return [Link(context) for context in contexts if context.is_valid]
 
 

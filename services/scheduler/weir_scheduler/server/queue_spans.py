@@ -1,53 +1,87 @@
 """A span for every wait, in the trace of its request."""
 
-from opentelemetry.trace import Span, Status, StatusCode
+import time
+from dataclasses import dataclass
+
+from opentelemetry.trace import Span
 
 from weir_core.errors import WeirError
 from weir_core.telemetry import names
-from weir_core.telemetry.tracing import Tracing, context_from, unrecorded_span
+from weir_core.telemetry.error_kind import error_attributes, kind_of
+from weir_core.telemetry.tracing import (
+    Attribute,
+    Tracing,
+    as_sampled,
+    context_from,
+    mark_refused,
+    unrecorded_span,
+)
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import NewRequest, Subject, TraceRef
 from weir_scheduler.dispatch.request_record import RequestRecord
 from weir_scheduler.queues.wait_reason import QueueExit, WaitReason
 
 
+@dataclass(slots=True)
+class _Wait:
+    """One wait: its span, None while its trace is not recorded, and since when it lasts."""
+
+    span: Span | None
+    began_us: int
+    waits_for: tuple[WaitReason, int] | None = None
+
+
 class QueueSpans:
-    """Starts, annotates and ends `queue` spans; an `Observer`."""
+    """Starts, annotates and ends `queue` spans; an `Observer`.
+
+    A wait whose trace is not recorded costs two numbers, and gets its span when it ends in an
+    error.
+    """
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
-        self._open: dict[str, Span] = {}
+        self._open: dict[str, _Wait] = {}
 
     def refused(self, request: NewRequest, cause: WeirError) -> None:
         """See `Observer.refused`. A span without length says why there is no more of them."""
-        span = self._start(request.request_id, request.subject, request.trace, 0)
-        _end_refused(span, cause)
+        wait = self._begin(request.request_id, request.subject, request.trace, 0)
+        attributes = _attributes(request.request_id, request.subject, 0)
+        self._end_refused(wait, request.trace, attributes, cause)
 
     def entered(self, record: RequestRecord) -> None:
         """See `Observer.entered`."""
         entry = record.entry
-        span = self._start(entry.request_id, record.subject, record.trace, entry.attempts + 1)
-        if record.last_failure is not None:
-            span.add_event("requeued", {names.REASON: record.last_failure.reason.value})
-        self._open[entry.request_id] = span
+        number = entry.attempts + 1
+        wait = self._begin(entry.request_id, record.subject, record.trace, number)
+        if record.last_failure is not None and wait.span is not None:
+            name = "preempted" if record.was_preempted else "requeued"
+            wait.span.add_event(name, {names.REASON: record.last_failure.reason.value})
+        self._open[entry.request_id] = wait
 
     def waits(self, record: RequestRecord, reason: WaitReason, position: int) -> None:
         """See `Observer.waits`."""
-        span = self._open.get(record.entry.request_id)
-        if span is not None:
+        wait = self._open.get(record.entry.request_id)
+        if wait is None:
+            return
+        wait.waits_for = (reason, position)
+        if wait.span is not None:
             attributes = {names.REASON: reason.value, names.QUEUE_POSITION: position}
-            span.add_event("waits", attributes)
+            wait.span.add_event("waits", attributes)
 
     def left(self, record: RequestRecord, exit_: QueueExit, cause: WeirError | None) -> None:
         """See `Observer.left`."""
-        span = self._open.pop(record.entry.request_id, None)
-        if span is None:
+        request_id = record.entry.request_id
+        wait = self._open.pop(request_id, None)
+        if wait is None:
             return
-        span.set_attribute(names.OUTCOME, exit_.value)
         if cause is not None:
-            _end_refused(span, cause)
-        else:
-            span.end()
+            number = record.entry.attempts + 1
+            attributes = _attributes(request_id, record.subject, number)
+            attributes[names.OUTCOME] = exit_.value
+            self._end_refused(wait, record.trace, attributes, cause)
+        elif wait.span is not None:
+            wait.span.set_attribute(names.OUTCOME, exit_.value)
+            wait.span.end()
 
     def requeued(self, record: RequestRecord, cause: WeirError) -> None:
         """See `Observer.requeued`."""
@@ -55,23 +89,42 @@ class QueueSpans:
     def served(self, attempt: Attempt) -> None:
         """See `Observer.served`."""
 
-    def _start(self, request_id: str, subject: Subject, trace: TraceRef, attempt: int) -> Span:
-        unrecorded = unrecorded_span(trace.traceparent)
-        if unrecorded is not None:
-            return unrecorded
-        return self._tracing.start(
+    def _begin(self, request_id: str, subject: Subject, trace: TraceRef, attempt: int) -> _Wait:
+        began_us = time.time_ns() // 1_000
+        if unrecorded_span(trace.traceparent) is not None:
+            return _Wait(None, began_us)
+        span = self._tracing.start(
             names.SPAN_QUEUE,
             parent=context_from(trace.traceparent, trace.tracestate),
-            attributes={
-                names.REQUEST_ID: request_id,
-                names.TENANT_ID: subject.tenant_id,
-                names.GEN_AI_REQUEST_MODEL: subject.model,
-                names.ATTEMPT: attempt,
-            },
+            attributes=_attributes(request_id, subject, attempt),
         )
+        return _Wait(span, began_us)
+
+    def _end_refused(
+        self, wait: _Wait, trace: TraceRef, attributes: dict[str, Attribute], cause: WeirError
+    ) -> None:
+        if wait.span is not None:
+            wait.span.set_attributes(attributes)
+            mark_refused(wait.span, cause)
+            wait.span.end()
+        elif self._tracing.keeps(trace.traceparent, kind_of(cause.reason)):
+            if wait.waits_for is not None:
+                reason, attributes[names.QUEUE_POSITION] = wait.waits_for
+                attributes[names.QUEUE_REASON] = reason.value
+            self._tracing.record(
+                names.SPAN_QUEUE,
+                parent=context_from(as_sampled(trace.traceparent), trace.tracestate),
+                start_us=wait.began_us,
+                end_us=time.time_ns() // 1_000,
+                attributes=attributes | error_attributes(cause),
+                error=cause.reason.value,
+            )
 
 
-def _end_refused(span: Span, cause: WeirError) -> None:
-    span.set_attribute(names.REASON, cause.reason.value)
-    span.set_status(Status(StatusCode.ERROR, cause.reason.value))
-    span.end()
+def _attributes(request_id: str, subject: Subject, attempt: int) -> dict[str, Attribute]:
+    return {
+        names.REQUEST_ID: request_id,
+        names.TENANT_ID: subject.tenant_id,
+        names.GEN_AI_REQUEST_MODEL: subject.model,
+        names.ATTEMPT: attempt,
+    }

@@ -26,6 +26,7 @@ from weir_core.telemetry.tracing import (
     as_sampled,
     context_from,
     make_current,
+    traceparent_of,
     unrecorded_span,
 )
 
@@ -123,15 +124,15 @@ class _Asked:
         now_us = time.time_ns() // 1_000
         failed = code.name if code in FAULT_CODES else None
         if unrecorded_span(self._parent) is None:
-            self._tracing.record_after_all(
-                self.span,
+            self._tracing.record_as(
+                traceparent_of(self.span),
                 self._name,
                 parent=self._parent,
                 start_us=self._began_us,
                 end_us=now_us,
                 kind=SpanKind.SERVER,
                 attributes=attributes,
-                error=failed or "",
+                error=failed,
             )
             return
         self._tracing.record(
