@@ -20,6 +20,7 @@ from weir_ratelimiter import wire
 from weir_ratelimiter.administration import Administration
 from weir_ratelimiter.domain.kv_quota import check_kv_quota
 from weir_ratelimiter.domain.refusal import refused_for_now
+from weir_ratelimiter.domain.reservation import Reservation
 from weir_ratelimiter.domain.subject import check_id, check_subject
 from weir_ratelimiter.limit_status import StatusWriter
 from weir_ratelimiter.limiter import Limiter
@@ -85,7 +86,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             response.reserved_prompt_tokens = reservation.prompt_tokens
             response.reserved_output_tokens = reservation.output_tokens
             wire.write_time(reservation.expires_ms, response.expire_time)
-            _annotate(reservation.id, reservation.prompt_tokens + reservation.output_tokens)
+            _annotate(reservation, reservation.prompt_tokens + reservation.output_tokens)
         return response
 
     async def Extend(  # noqa: N802
@@ -108,7 +109,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
     ) -> pb.SettleResponse:
         """Charge what ran."""
         ended = await self._limiter.settle(request.record, wire.report_from(request))
-        _annotate(ended.reservation.id)
+        _annotate(ended.reservation)
         return pb.SettleResponse(
             settlement=wire.settlement_to(ended.reservation),
             already_settled=ended.already,
@@ -124,7 +125,7 @@ class RateLimiterServicer(RateLimiterServiceServicer):
             wire.outcome_from(request.outcome),
             wire.lifecycle_from(request.lifecycle),
         )
-        _annotate(ended.reservation.id)
+        _annotate(ended.reservation)
         return pb.RefundResponse(
             settlement=wire.settlement_to(ended.reservation), already_settled=ended.already
         )
@@ -239,10 +240,11 @@ class RateLimiterServicer(RateLimiterServiceServicer):
         return set()
 
 
-def _annotate(reservation_id: str, reserved: int | None = None) -> None:
+def _annotate(reservation: Reservation, reserved: int | None = None) -> None:
     span = trace.get_current_span()
     if not span.is_recording():
         return
-    span.set_attribute(names.RESERVATION_ID, reservation_id)
+    span.set_attribute(names.RESERVATION_ID, reservation.id)
+    span.set_attribute(names.TENANT_ID, reservation.subject.tenant_id)
     if reserved is not None:
         span.set_attribute(names.TOKENS_RESERVED, reserved)
