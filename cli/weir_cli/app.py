@@ -9,6 +9,7 @@ import typer
 from weir_cli.commands import (
     admin,
     batches,
+    bench,
     chat,
     cluster,
     explain,
@@ -49,6 +50,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up")(up.up)
+app.command("bench")(bench.bench)
 app.command("chat")(chat.chat)
 app.command("explain")(explain.explain)
 app.command("simulate")(simulate.simulate)

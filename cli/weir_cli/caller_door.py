@@ -76,7 +76,7 @@ async def all_pages(
 async def _call(
     url: str, key: str, ca: Path | None, call: Callable[[grpc.aio.Channel, Metadata], Awaitable[T]]
 ) -> T:
-    async with _channel(url, ca) as channel:
+    async with secured_channel(url, ca) as channel:
         try:
             return await call(channel, (("authorization", f"Bearer {key}"),))
         except grpc.aio.AioRpcError as error:
@@ -85,10 +85,17 @@ async def _call(
             raise CommandError(f"{url}: {told.message}{_NOBODY if nobody else ''}") from None
 
 
-def _channel(url: str, ca: Path | None) -> Any:
-    if ca is None:
+def secured_channel(url: str, ca: Path | None) -> grpc.aio.Channel:
+    """A channel there, by TLS if a CA is given. Raises CommandError for the CA."""
+    credentials = channel_credentials(ca)
+    if credentials is None:
         return grpc.aio.insecure_channel(url)
+    return grpc.aio.secure_channel(url, credentials)
+
+
+def channel_credentials(ca: Path | None) -> grpc.ChannelCredentials | None:
+    """TLS that trusts a CA; None: plain text. Raises CommandError for the CA."""
     try:
-        return grpc.aio.secure_channel(url, TrustedCa(ca).channel_credentials())
+        return TrustedCa(ca).channel_credentials() if ca is not None else None
     except StartupError as error:
         raise CommandError(f"--ca {error}") from None

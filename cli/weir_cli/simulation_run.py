@@ -13,7 +13,8 @@ from weir_cli import simulation_setup
 from weir_cli.errors import CommandError
 from weir_cli.simulation_cost import cost_model
 from weir_cli.simulation_text import comparison_text, run_text
-from weir_sim.report.plots import PlotsUnavailable, Run, draw
+from weir_sim.report.canvas import PlotsUnavailable
+from weir_sim.report.plots import Run, draw
 from weir_sim.report.statistics import RunNumbers, numbers
 from weir_sim.setup import Setup, WorkerSpec
 from weir_sim.simulation import simulate
