@@ -22,18 +22,21 @@ class VersionMetrics:
             registry=registry,
         )
         self._tokens = Counter(
-            "weir_gateway_version_output_tokens", "Tokens produced", _LABELS, registry=registry
+            "weir_gateway_version_output_tokens",
+            "Output tokens, by the version that made them",
+            _LABELS,
+            registry=registry,
         )
         self._first = Histogram(
             "weir_gateway_version_time_to_first_token_seconds",
-            "Seconds to the first token",
+            "From arrival to the first token, by version",
             _LABELS,
             buckets=TTFT_BUCKETS,
             registry=registry,
         )
         self._latency = Histogram(
             "weir_gateway_version_latency_seconds",
-            "Seconds to the end",
+            "From arrival to the end, by version",
             _LABELS,
             buckets=REQUEST_LATENCY_BUCKETS,
             registry=registry,

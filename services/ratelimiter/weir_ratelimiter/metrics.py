@@ -1,11 +1,11 @@
-"""What the limiter counts. Tenants are capped labels; users, keys and requests are none."""
+"""What the limiter counts. The tenants refused most are labels; users, keys, requests are none."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter
 
-from weir_core.telemetry.metrics import LabelCap
+from weir_core.telemetry.busiest import Busiest
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.store.base import Ended, ExtendedReservation
@@ -17,7 +17,7 @@ class LimiterMetrics:
     """Counters of decisions, in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._tenants = LabelCap()
+        self._tenants = Busiest()
         decisions = Counter(
             "weir_ratelimiter_decisions",
             "Decisions by operation and outcome",
@@ -38,6 +38,7 @@ class LimiterMetrics:
             _BY_LIMIT,
             registry=registry,
         )
+        self._tenants.bind(self._refusals, self._shadow)
         charged = Counter(
             "weir_ratelimiter_charged_tokens",
             "Tokens charged, without late corrections",

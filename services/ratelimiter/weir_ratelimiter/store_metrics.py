@@ -1,6 +1,6 @@
 """Gauges of the memory store, read when scraped."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -26,12 +26,16 @@ class StoreCollector(Collector):
         self._store = store
         registry.register(self)
 
-    def describe(self) -> Iterable[Metric]:
-        """No store is read to learn the names."""
-        return ()
+    @staticmethod
+    def describe() -> Iterable[Metric]:
+        """The families; no store is read."""
+        return _families(dict.fromkeys(_GAUGES, 0))
 
     def collect(self) -> Iterator[Metric]:
         """The statistics of now."""
-        stats = self._store.stats()
-        for name, text in _GAUGES.items():
-            yield GaugeMetricFamily(f"weir_ratelimiter_{name}", text, value=stats[name])
+        return _families(self._store.stats())
+
+
+def _families(stats: Mapping[str, float]) -> Iterator[Metric]:
+    for name, text in _GAUGES.items():
+        yield GaugeMetricFamily(f"weir_ratelimiter_{name}", text, value=stats[name])

@@ -17,6 +17,7 @@ from weir_core.rpc.channel import open_channel
 from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import add_reflection, create_server
+from weir_core.telemetry.busiest import Busiest
 from weir_core.telemetry.telemetry import Telemetry
 from weir_core.tls.identity import service_identity
 from weir_scheduler.leadership.factory import leadership_of
@@ -75,9 +76,10 @@ class SchedulerApp:
         self._clock = clock or SystemClock()
         self._rules = DirectoryRules()
         self._streams = Streams(self._token.get_secret_value().encode())
+        self._tenants = Busiest()
         self.scheduler = self._build_scheduler()
-        SchedulerCollector(self.scheduler, self._clock, telemetry.registry)
-        PoolCollector(self.scheduler, telemetry.registry)
+        SchedulerCollector(self.scheduler, self._clock, telemetry.registry, self._tenants)
+        PoolCollector(self.scheduler, telemetry.registry, self._tenants)
         self._leadership: Leadership = OnlyScheduler()
         self._pump = Pump(self.scheduler, self._clock, lambda: self._leadership.active())
         watch_leadership(telemetry.registry, lambda: self._leadership)
@@ -191,7 +193,7 @@ class SchedulerApp:
             outbox=self._streams,
             bounds=self._settings.bounds(),
             observers=[
-                QueueMetrics(telemetry.registry, self._clock),
+                QueueMetrics(telemetry.registry, self._clock, self._tenants),
                 QueueSpans(telemetry.tracing),
             ],
             on_fault=log_fault,

@@ -12,6 +12,8 @@ WINDOWS_US = (300_000_000, 3_600_000_000)
 
 _MOST = 10_000
 
+Judged = Callable[[str, Objective, bool], None]
+
 
 class SloBook:
     """Counts by tenant and objective; tenants without targets cost nothing.
@@ -24,11 +26,15 @@ class SloBook:
 
     Args:
         targets_of: the targets of a tenant, at this moment.
+
+    Attributes:
+        on_judged: told of every request that is counted: tenant, objective, whether kept.
     """
 
     def __init__(self, targets_of: Callable[[str], SloTargets]) -> None:
         self._targets_of = targets_of
         self._counts: dict[tuple[str, Objective], tuple[SlidingCounts, ...]] = {}
+        self.on_judged: Judged = _nobody
 
     def first_token(self, entry: QueueEntry, now_us: int) -> None:
         """The first token of a request has come."""
@@ -79,6 +85,7 @@ class SloBook:
             self._count(tenant_id, objective, now_us, good=took_us <= target)
 
     def _count(self, tenant_id: str, objective: Objective, now_us: int, *, good: bool) -> None:
+        self.on_judged(tenant_id, objective, good)
         key = tenant_id, objective
         counts = self._counts.pop(key, None) or tuple(map(SlidingCounts, WINDOWS_US))
         self._counts[key] = counts
@@ -86,3 +93,7 @@ class SloBook:
             count.add(now_us, good=good)
         if len(self._counts) > _MOST:
             del self._counts[next(iter(self._counts))]
+
+
+def _nobody(tenant_id: str, objective: Objective, good: bool) -> None:
+    """Listens to nothing."""

@@ -1,6 +1,7 @@
 """What is counted while the shared store is away: the gap, published."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -58,34 +59,55 @@ class GapCollector(Collector):
         self._now_ms = now_ms
         registry.register(self)
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing is read to learn the names."""
-        return ()
+    @staticmethod
+    def describe() -> Iterable[Metric]:
+        """The families; nothing is read."""
+        return _families(_Gap())
 
     def collect(self) -> Iterator[Metric]:
         """The gap of now."""
-        yield GaugeMetricFamily(
-            "weir_ratelimiter_mode",
-            "0: limits are enforced exactly; 1: on this replica's share, the store being away",
-            value=int(self._mode.degraded),
+        return _families(
+            _Gap(
+                degraded=self._mode.degraded,
+                degraded_s=self._mode.degraded_s(self._now_ms()),
+                states_lost=self._shared.states_lost,
+                pending=len(self._pending),
+                replicas=self._count.value,
+            )
         )
-        yield CounterMetricFamily(
-            "weir_ratelimiter_degraded_seconds",
-            "Seconds in which the shared store was away",
-            value=self._mode.degraded_s(self._now_ms()),
-        )
-        yield CounterMetricFamily(
-            "weir_ratelimiter_store_states_lost",
-            "How often the shared store came back without its state",
-            value=self._shared.states_lost,
-        )
-        yield GaugeMetricFamily(
-            "weir_ratelimiter_pending_replays",
-            "Reservations that the shared store has still to be told of",
-            value=len(self._pending),
-        )
-        yield GaugeMetricFamily(
-            "weir_ratelimiter_replicas",
-            "Ratelimiters that share the limits, as last counted",
-            value=self._count.value,
-        )
+
+
+class _Gap(NamedTuple):
+    degraded: bool = False
+    degraded_s: float = 0.0
+    states_lost: int = 0
+    pending: int = 0
+    replicas: int = 0
+
+
+def _families(gap: _Gap) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "weir_ratelimiter_mode",
+        "0: limits are enforced exactly; 1: on this replica's share, the store being away",
+        value=int(gap.degraded),
+    )
+    yield CounterMetricFamily(
+        "weir_ratelimiter_degraded_seconds",
+        "Seconds in which the shared store was away",
+        value=gap.degraded_s,
+    )
+    yield CounterMetricFamily(
+        "weir_ratelimiter_store_states_lost",
+        "How often the shared store came back without its state",
+        value=gap.states_lost,
+    )
+    yield GaugeMetricFamily(
+        "weir_ratelimiter_pending_replays",
+        "Reservations that the shared store has still to be told of",
+        value=gap.pending,
+    )
+    yield GaugeMetricFamily(
+        "weir_ratelimiter_replicas",
+        "Ratelimiters that share the limits, as last counted",
+        value=gap.replicas,
+    )
