@@ -15,6 +15,7 @@ class Door(Enum):
     OPEN = "nothing"
     TENANT = "a key of a tenant"
     ADMIN = "the admin secret"
+    VIEWER = "a key of a tenant, which is told of its own alone, or the admin secret"
     CLUSTER = "the cluster secret"
     PRIVATE = "nothing, at an address of its own"
 
@@ -83,6 +84,7 @@ RPCS: dict[str, RpcRow] = {
     f"{_GATEWAY}.PrefixService/ListPrefixes": _TENANT,
     f"{_GATEWAY}.PrefixService/DeletePrefix": _of("prefix", "name"),
     f"{_GATEWAY}.PrefixService/WarmPrefix": _of("prefix", "name"),
+    **_all(f"{_GATEWAY}.HistoryService", RpcRow(Door.VIEWER), "GetHistory WatchHistory"),
     **_all(
         f"{_GATEWAY}.AdminService",
         _ADMIN,

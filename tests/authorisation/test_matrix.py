@@ -66,6 +66,17 @@ async def test_an_rpc_of_tenants_takes_no_other_key(site: Site, name: str) -> No
         assert (who, told.reason) == (who, reason.value)
 
 
+@pytest.mark.parametrize("name", rpcs_of(Door.VIEWER))
+async def test_an_rpc_of_viewers_takes_a_key_or_the_admin_secret(site: Site, name: str) -> None:
+    rpc, row = EVERY_RPC[name], RPCS[name]
+    for who, (header, reason) in site.refused.items():
+        told = await call_rpc(site.gateway.channel, rpc, rpc_request(rpc, row), header)
+        if who == "admin secret":
+            assert told.code != "UNAUTHENTICATED"
+        else:
+            assert (who, told.reason) == (who, reason.value)
+
+
 @pytest.mark.parametrize("name", routes_of(Door.TENANT))
 async def test_a_route_of_tenants_takes_no_other_key(site: Site, name: str) -> None:
     for who, (header, reason) in site.refused.items():
@@ -152,7 +163,8 @@ async def things(site: Site) -> list[Thing]:
     return [await site.thing(kind) for kind in (*MAKERS, "model")]
 
 
-LISTS = [name for name in RPCS if RPCS[name].door is Door.TENANT and "/List" in name]
+_DOORS = (Door.TENANT, Door.VIEWER)
+LISTS = [name for name, row in RPCS.items() if row.door in _DOORS and "/List" in name]
 
 
 @pytest.mark.parametrize("name", LISTS)

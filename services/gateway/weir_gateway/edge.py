@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from weir.gateway.v1 import (
     admin_service_pb2,
+    history_service_pb2,
     inference_service_pb2,
     inference_service_pb2_grpc,
     job_service_pb2,
@@ -28,14 +29,17 @@ from weir_gateway.caller.request_guard import RequestGuard
 from weir_gateway.degradation.degrader import Degrader
 from weir_gateway.degradation.metrics import DegradationMetrics
 from weir_gateway.directory.follower import Directory
+from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.extender import ExtendBounds, Extender
 from weir_gateway.flow.front_desk import DeskBounds, FrontDesk
+from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.revocation import Revocation
 from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
+from weir_gateway.history.room import HistoryRoom
 from weir_gateway.idempotency.room import IdempotencyRoom
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
@@ -63,6 +67,7 @@ PUBLIC_SERVICES = tuple(
         (prefix_service_pb2, "PrefixService"),
         (job_service_pb2, "JobService"),
         (webhook_service_pb2, "WebhookService"),
+        (history_service_pb2, "HistoryService"),
         (admin_service_pb2, "AdminService"),
     )
 )
@@ -131,6 +136,17 @@ class Edge:
         self._views = MetricsViews(settings, telemetry.registry, token)
         metrics = self._views.metrics
         self.unheard = Unheard(metrics)
+        self.history = HistoryRoom(
+            settings,
+            self.records,
+            self._schedulers,
+            self._limiter_channel,
+            degraded=lambda: limiter.degraded,
+            unheard=lambda: len(self.unheard),
+            clock=clock,
+            gateway_id=gateway_id,
+        )
+        metrics.on_refused.append(self.history.flows.refused)
         self.desk = FrontDesk(
             limiter=limiter,
             scheduler=self.scheduler,
@@ -144,8 +160,8 @@ class Edge:
             metrics=metrics,
             tracing=telemetry.tracing,
             clock=clock,
-            on_admitted=self._sessions.on_admitted,
-            on_end=self._sessions.on_end,
+            on_admitted=self._on_admitted,
+            on_end=self._on_end,
             bounds=DeskBounds(lease_s=settings.lease_s),
             live_bounds=LiveBounds(
                 abort_s=settings.abort_wait_s, scheduler_s=settings.scheduler_wait_s
@@ -208,6 +224,7 @@ class Edge:
         )
         inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
         self._sessions.serve(server, self._reception, self._models)
+        self.history.serve(server, self._reception)
         self._prefixes.serve(server)
         self._rooms.serve(server)
 
@@ -249,9 +266,11 @@ class Edge:
         self._workers.open()
         self._extender.start()
         self._revocation.start()
+        self.history.keeper.start()
 
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
+        await self.history.keeper.stop()
         await self._prefixes.stop()
         await self.desk.stop()
         await self._rooms.stop_jobs()
@@ -284,6 +303,14 @@ class Edge:
         if state is not grpc.ChannelConnectivity.READY:
             return "no ratelimiter is connected"
         return ""
+
+    def _on_admitted(self, live: LiveRequest) -> None:
+        self.history.flows.admitted(live)
+        self._sessions.on_admitted(live)
+
+    def _on_end(self, live: LiveRequest, ending: Ending) -> None:
+        self.history.flows.ended(live, ending)
+        self._sessions.on_end(live, ending)
 
     def _channel(self, address: str, name: str) -> ServiceChannel:
         return open_channel(address, name=name, token=self._token, tls=self._tls)

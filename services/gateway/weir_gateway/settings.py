@@ -8,7 +8,6 @@ from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings, SettingsGroup
 from weir_gateway.admin.secret import VARIABLE
-from weir_gateway.console.settings import ConsoleSettings
 
 
 def _admin_secret() -> SecretStr | None:
@@ -82,9 +81,6 @@ class GatewaySettings(ServiceSettings):
         default_factory=_admin_secret,
         description="secret of AdminService, 32 characters or more; unset: administration is off; "
         "better set by environment WEIR_ADMIN_SECRET",
-    )
-    console: ConsoleSettings = Field(
-        default=ConsoleSettings(), description="pages at /console/ (docs/console.md)"
     )
     directory_address: str = Field(
         "127.0.0.1:8001", description="role edge: host:port of the gateway that serves directory.v1"

@@ -37,7 +37,6 @@ from weir_scheduler.scaling.scaling_key import ScalingKey, key_of_worker
 from weir_scheduler.scaling.signal_reader import SignalReader
 from weir_scheduler.scaling.signals import ScalingSignals
 from weir_scheduler.slo.objective import SloStatus
-from weir_scheduler.slo.slo_book import Judged
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_info import WorkerInfo
@@ -272,10 +271,6 @@ class Scheduler:
         """Every pool that has a queue or a worker."""
         return PoolView(self._state).pools()
 
-    def on_judged(self, listener: Judged) -> None:
-        """`listener` is told how every request kept the targets of its tenant."""
-        self._state.slo.on_judged = listener
-
     def slos(self, tenant_id: str = "") -> list[SloStatus]:
         """How the targets of a tenant, or of all, are kept."""
         return list(self._state.slo.status(self._state.now_us(), tenant_id))
@@ -288,3 +283,7 @@ class Scheduler:
     def queue_depth(self) -> Iterator[tuple[str, WaitReason, int]]:
         """Waiting requests by tenant and reason; pairs may come more than once."""
         return self._view.depth()
+
+    def queue_depth_of_pools(self) -> Iterator[tuple[str, str, str, WaitReason, int]]:
+        """Likewise, with model and pool before."""
+        return self._view.depth_of_pools()

@@ -118,6 +118,11 @@ class NvidiaDevice:
         model = str(self._nvml.nvmlDeviceGetName(self._handle)).lower().replace(" ", "-")
         return f"{model}-{self._memory_total >> 30}g"
 
+    @property
+    def handles(self) -> tuple[Any, Any]:
+        """The library and its handle."""
+        return self._nvml, self._handle
+
     def use(self) -> DeviceUse:
         """See `Device`. A slice of a GPU (MIG) tells its memory and no utilisation."""
         utilisation, used = UNKNOWN, 0

@@ -7,12 +7,16 @@ from weir_core.clock import Clock
 from weir_worker.device import Device, DeviceUse
 from weir_worker.engine.client import EngineClient
 from weir_worker.engine.events import StepOutput, TenantKv
+from weir_worker.engine.load import Counters
+from weir_worker.foreign_use import ForeignUse, foreign_reader
 
 DEVICE_INTERVAL_US = 500_000
 
 
 class LoadReport:
     """Reads the engine's latest gauges and the device.
+
+    An engine elsewhere has no KV of its own here, and it is not known which processes are its.
 
     Args:
         engine: started.
@@ -27,6 +31,10 @@ class LoadReport:
         self._used: DeviceUse | None = None
         self._used_us = 0
         self._tenants: list[TenantKv] = []
+        self._foreign = foreign_reader(
+            device, engine.ready.pid, remote=not engine.ready.kv_bytes_per_token
+        )
+        self._foreign_use = ForeignUse()
 
     def on_output(self, output: StepOutput) -> None:
         """Takes the tenants' blocks, which come twice a second."""
@@ -42,6 +50,7 @@ class LoadReport:
         load.device_utilisation_millis = use.utilisation_millis
         load.device_memory_used_bytes = use.memory_used
         load.device_memory_total_bytes = use.memory_total
+        self._read_foreign(load)
         for one in self._tenants if tenants else ():
             load.tenants.add(
                 tenant_id=one.tenant,
@@ -56,6 +65,7 @@ class LoadReport:
         now_us = self._clock.monotonic_us()
         if self._used is None or now_us - self._used_us >= DEVICE_INTERVAL_US:
             self._used, self._used_us = self._device.use(), now_us
+            self._foreign_use = self._foreign.read()
         return self._used
 
     def _read_engine(self, load: WorkerLoad) -> None:
@@ -78,6 +88,24 @@ class LoadReport:
         load.prefix_queries_total = counters.prefix_queries + counters.session_queries
         load.prefix_hits_total = counters.prefix_hits + counters.session_hits
         load.preemptions_total = counters.preemptions
+        load.evictions_total = counters.evictions
+        load.max_step_tokens = ready.max_step_tokens
+        self._read_work(load, counters)
+
+    def _read_work(self, load: WorkerLoad, counters: Counters) -> None:
+        load.steps_total = counters.steps
+        load.prefill_tokens_total = counters.prefill_tokens
+        load.decode_tokens_total = counters.decode_tokens
+        load.recomputed_tokens_total = counters.recomputed_tokens
+        load.prefill_time_total.CopyFrom(_duration(counters.prefill_us))
+        load.decode_time_total.CopyFrom(_duration(counters.decode_us))
+
+    def _read_foreign(self, load: WorkerLoad) -> None:
+        use = self._foreign_use
+        load.foreign_utilisation_millis = use.utilisation_millis
+        load.foreign_memory_bytes = use.memory
+        if use.wait_us >= 0:
+            load.processor_wait_total.CopyFrom(_duration(use.wait_us))
 
 
 def _duration(us: int) -> Duration:

@@ -200,7 +200,7 @@ class FrontDesk:
         set_budget(None)
         make_current(span)
         bind_request(request_id=live.id, tenant_id=live.prepared.subject.tenant_id)
-        arrived_us = self._clock.now_us()
+        arrived_us = live.facts.arrived_us = self._clock.now_us()
         self._records.add(live)
         self._metrics.in_flight.inc()
         try:

@@ -11,9 +11,11 @@ class RequestFacts:
     """Times are Unix microseconds, 0 for not yet; counts are tokens.
 
     Attributes:
+        arrived_us: when its reservation was begun.
         accepted_us: when it was reserved.
         queued_us: when it first entered the scheduler's queue.
         waiting_since_us: when its present or last wait there began.
+        queue_us: time in that queue, of all its attempts, until each had a worker.
         first_token_us: when the first tokens reached the gateway.
         ended_us: when its end was known.
         reservation_id: of the reservation.
@@ -31,9 +33,11 @@ class RequestFacts:
         preemptions: attempts that gave their place to a more urgent request.
     """
 
+    arrived_us: int = 0
     accepted_us: int = 0
     queued_us: int = 0
     waiting_since_us: int = 0
+    queue_us: int = 0
     first_token_us: int = 0
     ended_us: int = 0
     reservation_id: str = ""
@@ -66,5 +70,6 @@ class RequestFacts:
         self.worker_id = event.worker_id
         self.worker_address = event.worker_address
         self.model_version = event.model_version
+        self.queue_us += event.queue_time.ToMicroseconds()
         self.output_tokens = self.cached_tokens = 0
         self.sent = self.ever_sent = True

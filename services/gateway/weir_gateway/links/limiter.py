@@ -63,6 +63,8 @@ class Limiter:
         self._stub = RateLimiterServiceStub(channel)
         self._stream = AccountStream(channel, options=options)
         self._timeout_s = timeout_s
+        self.degraded = False
+        """Its last answer said that it works without its store, on a share of the rates."""
 
     def start(self) -> None:
         """Begins to connect the stream; without it every call is one of its own."""
@@ -90,13 +92,14 @@ class Limiter:
             if error.reason is not Reason.LIMITER_UNAVAILABLE:
                 raise
             response = await self._reserve_again(request, error)
+        self.degraded = response.limiter_mode == LimiterMode.LIMITER_MODE_DEGRADED
         return Reservation(
             id=response.reservation_id,
             record=response.record,
             prompt_tokens=response.reserved_prompt_tokens,
             output_tokens=response.reserved_output_tokens,
             limits=response.limits,
-            degraded=response.limiter_mode == LimiterMode.LIMITER_MODE_DEGRADED,
+            degraded=self.degraded,
         )
 
     async def extend(self, extensions: Sequence[Extension]) -> Sequence[ExtensionResult]:

@@ -51,16 +51,25 @@ class QueueView:
     def depth(self) -> Iterator[tuple[str, WaitReason, int]]:
         """Waiting requests by tenant and reason; O(tenants that wait), not requests."""
         for lane in self._state.lanes.values():
-            heads = lane.waiting_heads()
-            for group, tenant_id, queue in lane.queues():
-                mine = [reason for request_id, reason in heads.items() if request_id in queue]
-                for reason in mine:
-                    yield tenant_id, reason, 1
-                others = len(queue) - len(mine)
-                if others:
-                    yield tenant_id, self._common_reason(lane, group, tenant_id), others
-            for record in self._waiting.stranded(lane.key):
-                yield record.entry.tenant_id, self._stranded_reason(record), 1
+            yield from self._depth_of(lane)
+
+    def depth_of_pools(self) -> Iterator[tuple[str, str, str, WaitReason, int]]:
+        """Likewise, by model and pool too."""
+        for lane in self._state.lanes.values():
+            for tenant_id, reason, count in self._depth_of(lane):
+                yield lane.key.model, lane.pool.name, tenant_id, reason, count
+
+    def _depth_of(self, lane: Lane) -> Iterator[tuple[str, WaitReason, int]]:
+        heads = lane.waiting_heads()
+        for group, tenant_id, queue in lane.queues():
+            mine = [reason for request_id, reason in heads.items() if request_id in queue]
+            for reason in mine:
+                yield tenant_id, reason, 1
+            others = len(queue) - len(mine)
+            if others:
+                yield tenant_id, self._common_reason(lane, group, tenant_id), others
+        for record in self._waiting.stranded(lane.key):
+            yield record.entry.tenant_id, self._stranded_reason(record), 1
 
     def _stranded_reason(self, record: RequestRecord) -> WaitReason:
         """Whether there is a worker that it might try again."""

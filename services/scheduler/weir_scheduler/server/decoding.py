@@ -197,6 +197,7 @@ def _load(message: report_wire.WorkerLoad) -> WorkerLoad:
         prefix_queries_total=message.prefix_queries_total,
         prefix_hits_total=message.prefix_hits_total,
         preemptions_total=message.preemptions_total,
+        told=message.SerializeToString(),
     )
 
 

@@ -143,6 +143,7 @@ def worker_view(worker: Worker, pool: str, now_us: int) -> wire.WorkerView:
         running_attempts=len(worker.reported),
         pool=pool,
         state_reason=state_reason(worker, now_us),
+        parameters=parameters(worker.rules),
     )
     if worker.last_report_wall_us:
         view.last_report_time.CopyFrom(_timestamp(worker.last_report_wall_us))
@@ -176,6 +177,8 @@ def _registration(info: WorkerInfo) -> report_wire.WorkerRegistration:
 
 
 def _load(load: WorkerLoad) -> report_wire.WorkerLoad:
+    if load.told:
+        return report_wire.WorkerLoad.FromString(load.told)
     return report_wire.WorkerLoad(
         free_kv_blocks=load.free_kv_blocks,
         cached_kv_blocks=load.cached_kv_blocks,

@@ -1,6 +1,8 @@
 """Pools and targets, to the wire."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -8,8 +10,10 @@ from weir.common.v1 import subject_pb2
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
 from weir_scheduler.dispatch.pool_view import GroupStatus, PoolStatus, TenantStatus
 from weir_scheduler.queues.entry import RequestClass
+from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.slo.objective import SloStatus, WindowStatus
 
+_MOST_DEPTHS = 256
 _CLASSES = {
     RequestClass.INTERACTIVE: subject_pb2.REQUEST_CLASS_INTERACTIVE,
     RequestClass.BATCH: subject_pb2.REQUEST_CLASS_BATCH,
@@ -30,6 +34,25 @@ def pool_status(status: PoolStatus) -> wire.PoolStatus:
         drain_tokens_per_second=status.drain_per_s,
         queues=[_queue(group) for group in status.groups],
     )
+
+
+def queue_depths(
+    waiting: Iterable[tuple[str, str, str, WaitReason, int]],
+) -> list[wire.QueueDepth]:
+    """What waits, by pool, tenant and reason; the largest."""
+    counts: Counter[tuple[str, str, str, WaitReason]] = Counter()
+    for model, pool, tenant_id, reason, count in waiting:
+        counts[model, pool, tenant_id, reason] += count
+    return [
+        wire.QueueDepth(
+            model=model,
+            pool=pool,
+            tenant_id=tenant_id,
+            reason=wire.QueueReason.Value(f"QUEUE_REASON_{reason.name}"),
+            waiting=count,
+        )
+        for (model, pool, tenant_id, reason), count in counts.most_common(_MOST_DEPTHS)
+    ]
 
 
 def slo_status(status: SloStatus) -> wire.SloStatus:

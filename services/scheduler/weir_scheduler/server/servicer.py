@@ -115,6 +115,7 @@ class SchedulerServicer(SchedulerServiceServicer):
                 pool_encoding.slo_status(status)
                 for status in self._scheduler.slos(request.tenant_id)
             ],
+            depths=pool_encoding.queue_depths(self._scheduler.queue_depth_of_pools()),
         )
 
     async def DrainWorker(  # noqa: N802

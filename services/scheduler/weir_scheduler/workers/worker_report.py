@@ -40,7 +40,10 @@ class AttemptEnd:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """Load of a worker; block counts, requests, tokens and bytes as in `WorkerLoad` of the API."""
+    """Load of a worker; block counts, requests, tokens and bytes as in `WorkerLoad` of the API.
+
+    `told` is the whole message as it came, for those who ask for it: nothing here reads it.
+    """
 
     free_kv_blocks: int = 0
     cached_kv_blocks: int = 0
@@ -59,6 +62,7 @@ class WorkerLoad:
     prefix_queries_total: int = 0
     prefix_hits_total: int = 0
     preemptions_total: int = 0
+    told: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

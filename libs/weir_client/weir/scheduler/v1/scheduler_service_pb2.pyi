@@ -875,6 +875,7 @@ class WorkerView(_message.Message):
     POOL_FIELD_NUMBER: _builtins.int
     STATE_REASON_FIELD_NUMBER: _builtins.int
     DRAIN_TIME_FIELD_NUMBER: _builtins.int
+    PARAMETERS_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """`ready`, `draining`, `suspect` or `lost`."""
     pending_attempts: _builtins.int
@@ -894,6 +895,10 @@ class WorkerView(_message.Message):
     def drain_time(self) -> _timestamp_pb2.Timestamp:
         """Begin of its drain."""
 
+    @_builtins.property
+    def parameters(self) -> _worker_report_pb2.WorkerParameters:
+        """Bounds that the scheduler keeps for it."""
+
     def __init__(
         self,
         *,
@@ -906,10 +911,11 @@ class WorkerView(_message.Message):
         pool: _builtins.str = ...,
         state_reason: _builtins.str = ...,
         drain_time: _timestamp_pb2.Timestamp | None = ...,
+        parameters: _worker_report_pb2.WorkerParameters | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_time", b"drain_time", "last_report_time", b"last_report_time", "load", b"load", "registration", b"registration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_time", b"drain_time", "last_report_time", b"last_report_time", "load", b"load", "parameters", b"parameters", "registration", b"registration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_time", b"drain_time", "last_report_time", b"last_report_time", "load", b"load", "pending_attempts", b"pending_attempts", "pool", b"pool", "registration", b"registration", "running_attempts", b"running_attempts", "state", b"state", "state_reason", b"state_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_time", b"drain_time", "last_report_time", b"last_report_time", "load", b"load", "parameters", b"parameters", "pending_attempts", b"pending_attempts", "pool", b"pool", "registration", b"registration", "running_attempts", b"running_attempts", "state", b"state", "state_reason", b"state_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -992,23 +998,62 @@ class GetPoolStatusResponse(_message.Message):
 
     POOLS_FIELD_NUMBER: _builtins.int
     SLOS_FIELD_NUMBER: _builtins.int
+    DEPTHS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolStatus]: ...
     @_builtins.property
     def slos(self) -> _containers.RepeatedCompositeFieldContainer[Global___SloStatus]: ...
+    @_builtins.property
+    def depths(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueDepth]:
+        """Everything that waits, by pool, tenant and reason; the 256 largest."""
+
     def __init__(
         self,
         *,
         pools: _abc.Iterable[Global___PoolStatus] | None = ...,
         slos: _abc.Iterable[Global___SloStatus] | None = ...,
+        depths: _abc.Iterable[Global___QueueDepth] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pools", b"pools", "slos", b"slos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["depths", b"depths", "pools", b"pools", "slos", b"slos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetPoolStatusResponse: _TypeAlias = GetPoolStatusResponse  # noqa: Y015
+
+@_typing.final
+class QueueDepth(_message.Message):
+    """Requests of one tenant that wait for one reason."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    pool: _builtins.str
+    tenant_id: _builtins.str
+    reason: Global___QueueReason.ValueType
+    waiting: _builtins.int
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        reason: Global___QueueReason.ValueType = ...,
+        waiting: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "pool", b"pool", "reason", b"reason", "tenant_id", b"tenant_id", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueDepth: _TypeAlias = QueueDepth  # noqa: Y015
 
 @_typing.final
 class PoolStatus(_message.Message):

@@ -202,6 +202,17 @@ class WorkerLoad(_message.Message):
     PINNED_KV_BLOCKS_FIELD_NUMBER: _builtins.int
     STRANDED_KV_TOKENS_FIELD_NUMBER: _builtins.int
     TENANTS_FIELD_NUMBER: _builtins.int
+    EVICTIONS_TOTAL_FIELD_NUMBER: _builtins.int
+    STEPS_TOTAL_FIELD_NUMBER: _builtins.int
+    PREFILL_TOKENS_TOTAL_FIELD_NUMBER: _builtins.int
+    DECODE_TOKENS_TOTAL_FIELD_NUMBER: _builtins.int
+    RECOMPUTED_TOKENS_TOTAL_FIELD_NUMBER: _builtins.int
+    PREFILL_TIME_TOTAL_FIELD_NUMBER: _builtins.int
+    DECODE_TIME_TOTAL_FIELD_NUMBER: _builtins.int
+    MAX_STEP_TOKENS_FIELD_NUMBER: _builtins.int
+    FOREIGN_UTILISATION_MILLIS_FIELD_NUMBER: _builtins.int
+    FOREIGN_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PROCESSOR_WAIT_TOTAL_FIELD_NUMBER: _builtins.int
     free_kv_blocks: _builtins.int
     cached_kv_blocks: _builtins.int
     """Unreferenced but findable."""
@@ -223,6 +234,22 @@ class WorkerLoad(_message.Message):
     """Of the held blocks, those that sessions alone keep; they yield to requests."""
     stranded_kv_tokens: _builtins.int
     """Places in held blocks that no token fills, within the last second."""
+    evictions_total: _builtins.int
+    """Findable blocks that were given up."""
+    steps_total: _builtins.int
+    """Of the engine: `prefill_tokens_total` + `decode_tokens_total` are the rows of all steps, and
+    the two times share out their durations by rows. A decode row is one sequence of a batch.
+    """
+    prefill_tokens_total: _builtins.int
+    decode_tokens_total: _builtins.int
+    recomputed_tokens_total: _builtins.int
+    """Rows computed again after a pre-emption."""
+    max_step_tokens: _builtins.int
+    """Most rows of one step, as it holds now."""
+    foreign_utilisation_millis: _builtins.int
+    """Utilisation of the device by processes that are not this worker's, 0 to 1000; -1 unknown."""
+    foreign_memory_bytes: _builtins.int
+    """Device memory of such processes, bytes; 0 where it is not known apart."""
     @_builtins.property
     def step_age(self) -> _duration_pb2.Duration:
         """Age of the engine's last step heartbeat; large means frozen."""
@@ -236,6 +263,16 @@ class WorkerLoad(_message.Message):
     @_builtins.property
     def tenants(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantKv]:
         """The tenants with most blocks, 256 at most, within the last second."""
+
+    @_builtins.property
+    def prefill_time_total(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def decode_time_total(self) -> _duration_pb2.Duration: ...
+    @_builtins.property
+    def processor_wait_total(self) -> _duration_pb2.Duration:
+        """Time in which the engine could have run and others had the processor; absent where it is not
+        known, as on a GPU.
+        """
 
     def __init__(
         self,
@@ -259,10 +296,21 @@ class WorkerLoad(_message.Message):
         pinned_kv_blocks: _builtins.int = ...,
         stranded_kv_tokens: _builtins.int = ...,
         tenants: _abc.Iterable[Global___TenantKv] | None = ...,
+        evictions_total: _builtins.int = ...,
+        steps_total: _builtins.int = ...,
+        prefill_tokens_total: _builtins.int = ...,
+        decode_tokens_total: _builtins.int = ...,
+        recomputed_tokens_total: _builtins.int = ...,
+        prefill_time_total: _duration_pb2.Duration | None = ...,
+        decode_time_total: _duration_pb2.Duration | None = ...,
+        max_step_tokens: _builtins.int = ...,
+        foreign_utilisation_millis: _builtins.int = ...,
+        foreign_memory_bytes: _builtins.int = ...,
+        processor_wait_total: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["report_time", b"report_time", "step_age", b"step_age", "step_time", b"step_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decode_time_total", b"decode_time_total", "prefill_time_total", b"prefill_time_total", "processor_wait_total", b"processor_wait_total", "report_time", b"report_time", "step_age", b"step_age", "step_time", b"step_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_kv_blocks", b"cached_kv_blocks", "device_memory_total_bytes", b"device_memory_total_bytes", "device_memory_used_bytes", b"device_memory_used_bytes", "device_utilisation_millis", b"device_utilisation_millis", "free_kv_blocks", b"free_kv_blocks", "held_kv_blocks", b"held_kv_blocks", "kv_bytes_used", b"kv_bytes_used", "pending_prefill_tokens", b"pending_prefill_tokens", "pinned_kv_blocks", b"pinned_kv_blocks", "preemptions_total", b"preemptions_total", "prefix_hits_total", b"prefix_hits_total", "prefix_queries_total", b"prefix_queries_total", "report_time", b"report_time", "running_requests", b"running_requests", "step_age", b"step_age", "step_time", b"step_time", "stranded_kv_tokens", b"stranded_kv_tokens", "tenants", b"tenants", "waiting_requests", b"waiting_requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_kv_blocks", b"cached_kv_blocks", "decode_time_total", b"decode_time_total", "decode_tokens_total", b"decode_tokens_total", "device_memory_total_bytes", b"device_memory_total_bytes", "device_memory_used_bytes", b"device_memory_used_bytes", "device_utilisation_millis", b"device_utilisation_millis", "evictions_total", b"evictions_total", "foreign_memory_bytes", b"foreign_memory_bytes", "foreign_utilisation_millis", b"foreign_utilisation_millis", "free_kv_blocks", b"free_kv_blocks", "held_kv_blocks", b"held_kv_blocks", "kv_bytes_used", b"kv_bytes_used", "max_step_tokens", b"max_step_tokens", "pending_prefill_tokens", b"pending_prefill_tokens", "pinned_kv_blocks", b"pinned_kv_blocks", "preemptions_total", b"preemptions_total", "prefill_time_total", b"prefill_time_total", "prefill_tokens_total", b"prefill_tokens_total", "prefix_hits_total", b"prefix_hits_total", "prefix_queries_total", b"prefix_queries_total", "processor_wait_total", b"processor_wait_total", "recomputed_tokens_total", b"recomputed_tokens_total", "report_time", b"report_time", "running_requests", b"running_requests", "step_age", b"step_age", "step_time", b"step_time", "steps_total", b"steps_total", "stranded_kv_tokens", b"stranded_kv_tokens", "tenants", b"tenants", "waiting_requests", b"waiting_requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""What a gateway has seen of its requests and heard of the fleet, over the last day."""

@@ -1,0 +1,119 @@
+"""Asks the scheduler and the ratelimiter how they do."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import grpc
+
+from weir.gateway.v1.history_service_pb2 import PartsSample, PoolSample
+from weir.ratelimiter.v1.ledger_service_pb2 import (
+    GetLedgerStatusRequest,
+    GetLedgerStatusResponse,
+)
+from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceStub
+from weir.scheduler.v1 import scheduler_service_pb2 as scheduler
+from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from weir_core.errors import Reason, WeirError
+from weir_core.errors.status import from_rpc_error
+from weir_core.rpc.leader_channels import LeaderChannels
+
+_CALL_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class FarLook:
+    """What the far parts said at one moment; nothing of one that did not answer."""
+
+    parts: PartsSample
+    pools: list[PoolSample] = field(default_factory=list)
+    workers: list[scheduler.WorkerView] = field(default_factory=list)
+    depths: list[scheduler.QueueDepth] = field(default_factory=list)
+
+
+class FarReader:
+    """Reads the active scheduler and a ratelimiter.
+
+    Args:
+        schedulers: where they are.
+        ratelimiter: carries the cluster secret, as they do.
+        degraded: whether the ratelimiter works without its store, as its last answer said.
+        unheard: calls to it that are repeated until they are heard.
+    """
+
+    def __init__(
+        self,
+        schedulers: LeaderChannels,
+        ratelimiter: grpc.aio.Channel,
+        *,
+        degraded: Callable[[], bool],
+        unheard: Callable[[], int],
+    ) -> None:
+        self._schedulers = schedulers
+        self._ledger = LedgerServiceStub(ratelimiter)
+        self._degraded = degraded
+        self._unheard = unheard
+
+    async def look(self) -> FarLook:
+        """Everything of now, within seconds; raises nothing of what others fail with."""
+        parts = PartsSample(ratelimiter_degraded=self._degraded(), unheard_calls=self._unheard())
+        fleet, ledger = await asyncio.gather(
+            self._fleet(), self._ledger_status(), return_exceptions=True
+        )
+        if isinstance(ledger, GetLedgerStatusResponse):
+            parts.ledger.CopyFrom(ledger)
+        else:
+            parts.ratelimiter_error = _why(ledger)
+        if isinstance(fleet, BaseException):
+            parts.scheduler_error = _why(fleet)
+            return FarLook(parts)
+        workers, status, scaling = fleet
+        return FarLook(
+            parts=parts,
+            pools=_pools(status.pools, scaling.pools),
+            workers=list(workers.workers),
+            depths=list(status.depths),
+        )
+
+    async def _fleet(
+        self,
+    ) -> tuple[
+        scheduler.ListWorkersResponse,
+        scheduler.GetPoolStatusResponse,
+        scheduler.GetScalingSignalsResponse,
+    ]:
+        stub = SchedulerServiceStub(self._schedulers.current)
+        try:
+            return (
+                await stub.ListWorkers(scheduler.ListWorkersRequest(), timeout=_CALL_S),
+                await stub.GetPoolStatus(scheduler.GetPoolStatusRequest(), timeout=_CALL_S),
+                await stub.GetScalingSignals(scheduler.GetScalingSignalsRequest(), timeout=_CALL_S),
+            )
+        except grpc.aio.AioRpcError as error:
+            unavailable = Reason.SCHEDULER_UNAVAILABLE
+            raise from_rpc_error(error, unavailable_as=unavailable, peer="the scheduler") from None
+
+    async def _ledger_status(self) -> GetLedgerStatusResponse:
+        try:
+            return await self._ledger.GetLedgerStatus(GetLedgerStatusRequest(), timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            unavailable = Reason.LIMITER_UNAVAILABLE
+            told = from_rpc_error(error, unavailable_as=unavailable, peer="the ratelimiter")
+            raise told from None
+
+
+def _pools(
+    statuses: Iterable[scheduler.PoolStatus], scalings: Iterable[scheduler.PoolScaling]
+) -> list[PoolSample]:
+    signals = {(one.model, one.pool): one.signals for one in scalings}
+    return [
+        PoolSample(status=status, signals=signals.get((status.model, status.pool)))
+        for status in statuses
+    ]
+
+
+def _why(error: BaseException) -> str:
+    """For people. A fault of our own is not one of theirs."""
+    if isinstance(error, WeirError):
+        return f"{error.reason}: {error.message}"
+    raise error

@@ -1,0 +1,158 @@
+"""Samples the requests of this gateway, the queues and the workers, and keeps what it saw."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+
+from weir.gateway.v1.history_service_pb2 import HistorySample, WorkerSample
+from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
+from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
+from weir_core.clock import Clock
+from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.history.far_reader import FarLook
+from weir_gateway.history.joining import join
+from weir_gateway.history.request_flows import RequestFlows
+from weir_gateway.history.sample_store import SampleStore
+from weir_gateway.history.watcher import Watcher
+from weir_gateway.history.worker_work import work_between
+from weir_gateway.repeating import Repeating
+
+STEP_S = 5.0
+_SHORTEST_S = 0.25
+"""Between two looks at the far parts, however many begin to watch."""
+
+
+class HistoryKeeper:
+    """The history of one gateway process; it begins with the process.
+
+    Args:
+        flows: counts requests.
+        living: the requests that live.
+        look: asks the far parts.
+        clock: time.
+        gateway_id: of the process.
+        step_s: length of a kept sample, and how often the far parts are asked while nobody
+            watches.
+    """
+
+    def __init__(
+        self,
+        flows: RequestFlows,
+        living: Callable[[], Iterable[LiveRequest]],
+        look: Callable[[], Awaitable[FarLook]],
+        clock: Clock,
+        *,
+        gateway_id: str,
+        step_s: float = STEP_S,
+    ) -> None:
+        self.gateway_id = gateway_id
+        self.start_us = clock.now_us()
+        self._flows = flows
+        self._living = living
+        self._look = look
+        self._clock = clock
+        self._step_s = step_s
+        self._store = SampleStore()
+        self._pending: list[HistorySample] = []
+        self._watchers: set[Watcher] = set()
+        self._loads: dict[str, WorkerLoad] = {}
+        self._taken_us = clock.monotonic_us()
+        self._hurry = asyncio.Event()
+        self._work = Repeating("history", self._sample, self._pause)
+
+    def start(self) -> None:
+        """Begins to sample."""
+        self._work.start()
+
+    async def stop(self) -> None:
+        """Ends it, and every watch."""
+        await self._work.stop()
+        for watcher in self._watchers:
+            watcher.end()
+
+    def history(self, window_s: float, step_s: float = 0.0) -> list[HistorySample]:
+        """Samples that began within the last `window_s`, the oldest first.
+
+        Args:
+            window_s: seconds up to now.
+            step_s: they are joined to be at least so long; 0 for as they are kept.
+        """
+        begin_us = self._clock.now_us() - round(window_s * 1e6)
+        samples = self._store.since(begin_us)
+        if self._pending:
+            samples.append(join(self._pending))
+        return stretched(samples, step_s)
+
+    async def watch(self, step_s: float) -> AsyncIterator[HistorySample]:
+        """A sample at once and then one every `step_s` seconds, until the keeper stops."""
+        watcher = Watcher(step_s)
+        self._watchers.add(watcher)
+        self._hurry.set()
+        try:
+            async for sample in watcher.samples():
+                yield sample
+        finally:
+            self._watchers.discard(watcher)
+
+    async def _pause(self) -> None:
+        """Until the next sample is due, or somebody begins to watch."""
+        every_s = min([self._step_s, *(watcher.step_s for watcher in self._watchers)])
+        passed_s = (self._clock.monotonic_us() - self._taken_us) / 1e6
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, every_s - passed_s)):
+                await self._hurry.wait()
+        await asyncio.sleep(_SHORTEST_S - (self._clock.monotonic_us() - self._taken_us) / 1e6)
+        self._hurry.clear()
+
+    async def _sample(self) -> None:
+        look = await self._look()
+        now_us = self._clock.monotonic_us()
+        sample = HistorySample(
+            flows=self._flows.take(self._living()),
+            pools=look.pools,
+            depths=look.depths,
+            parts=look.parts,
+            far_read=True,
+        )
+        sample.end_time.FromMicroseconds(self._clock.now_us())
+        sample.duration.FromMicroseconds(now_us - self._taken_us)
+        sample.workers.extend(self._workers(look.workers))
+        self._taken_us = now_us
+        self._keep(sample)
+        for watcher in self._watchers:
+            watcher.offer(sample)
+
+    def _keep(self, sample: HistorySample) -> None:
+        self._pending.append(sample)
+        seconds = sum(one.duration.ToMicroseconds() for one in self._pending) / 1e6
+        # The loop wakes a little early or late: a sample that is nearly due is due.
+        if seconds >= self._step_s * 0.95:
+            self._store.add(join(self._pending))
+            self._pending = []
+
+    def _workers(self, views: Iterable[WorkerView]) -> list[WorkerSample]:
+        before, self._loads = self._loads, {}
+        samples = []
+        for view in views:
+            worker_id = view.registration.worker_id
+            self._loads[worker_id] = view.load
+            known = before.get(worker_id)
+            work = work_between(known, view.load) if known is not None else None
+            samples.append(WorkerSample(view=view, work=work))
+        return samples
+
+
+def stretched(samples: list[HistorySample], step_s: float) -> list[HistorySample]:
+    """Neighbours joined until each lasts `step_s`, but perhaps the last."""
+    if step_s <= 0:
+        return samples
+    found: list[HistorySample] = []
+    part: list[HistorySample] = []
+    passed_us = 0
+    for sample in samples:
+        part.append(sample)
+        passed_us += sample.duration.ToMicroseconds()
+        if passed_us >= step_s * 0.95e6:
+            found.append(join(part))
+            part, passed_us = [], 0
+    return [*found, join(part)] if part else found

@@ -1,0 +1,93 @@
+"""`weir.gateway.v1.HistoryService`: thin over `HistoryKeeper`."""
+
+# ruff: noqa: N802 - methods are named by the contract
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from google.protobuf.duration_pb2 import Duration
+
+from weir.gateway.v1.history_service_pb2 import (
+    GetHistoryRequest,
+    GetHistoryResponse,
+    WatchHistoryRequest,
+    WatchHistoryResponse,
+)
+from weir.gateway.v1.history_service_pb2_grpc import HistoryServiceServicer as Base
+from weir_core.errors import InvalidField
+from weir_core.rpc.interceptors.handler import Context
+from weir_core.rpc.metadata import AUTHORIZATION, first_value
+from weir_gateway.flow.messages import timestamp
+from weir_gateway.history.keeper import HistoryKeeper
+from weir_gateway.history.own_share import own_share
+
+_WINDOW_S, _LONGEST_S = 3_600.0, 86_400.0
+_STEP_S, _LONGEST_STEP_S = 2.0, 60.0
+
+
+class Viewer(Protocol):
+    """Says who asks."""
+
+    def tenant_of(self, header: str) -> str:
+        """Whose share the bearer of a header may see; empty for everything.
+
+        Raises:
+            WeirError: it is nobody's.
+        """
+
+    def check_standing(self, header: str) -> None:
+        """Checks that the bearer may still see it. Raises WeirError."""
+
+
+class HistoryServicer(Base):
+    """Serves administrators everything and callers their tenant's share.
+
+    Args:
+        keeper: see there.
+        viewer: lets them in.
+    """
+
+    def __init__(self, keeper: HistoryKeeper, viewer: Viewer) -> None:
+        self._keeper = keeper
+        self._viewer = viewer
+
+    async def GetHistory(self, request: GetHistoryRequest, context: Context) -> GetHistoryResponse:
+        """The past."""
+        tenant_id = self._viewer.tenant_of(_header(context))
+        window_s, step_s = _WINDOW_S, 0.0
+        if request.HasField("window"):
+            window_s = _seconds("window", request.window, 1.0, _LONGEST_S)
+        if request.HasField("step"):
+            step_s = _seconds("step", request.step, 0.0, _LONGEST_S)
+        return GetHistoryResponse(
+            samples=[
+                own_share(sample, tenant_id) for sample in self._keeper.history(window_s, step_s)
+            ],
+            gateway_id=self._keeper.gateway_id,
+            start_time=timestamp(self._keeper.start_us),
+        )
+
+    async def WatchHistory(
+        self, request: WatchHistoryRequest, context: Context
+    ) -> AsyncIterator[WatchHistoryResponse]:
+        """What comes, while the caller may see it."""
+        header = _header(context)
+        tenant_id = self._viewer.tenant_of(header)
+        step_s = _STEP_S
+        if request.HasField("step"):
+            step_s = _seconds("step", request.step, 1.0, _LONGEST_STEP_S)
+        async for sample in self._keeper.watch(step_s):
+            self._viewer.check_standing(header)
+            yield WatchHistoryResponse(sample=own_share(sample, tenant_id))
+
+
+def _header(context: Context) -> str:
+    return first_value(context.invocation_metadata(), AUTHORIZATION)
+
+
+def _seconds(field: str, duration: Duration, least: float, most: float) -> float:
+    """Raises InvalidField."""
+    seconds = duration.ToMicroseconds() / 1e6
+    if not least <= seconds <= most:
+        raise InvalidField(field, f"{seconds:g} s", f"{least:g} s to {most:g} s")
+    return seconds
