@@ -14,12 +14,13 @@ from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds, State
 from weir_gateway.flow.reservation import Reservation
+from weir_gateway.flow.trail import Trail
 
 
 def started(ports: Ports, *, stream: bool = True, version: str = "") -> LiveRequest:
     """A request whose first attempt was handed to a worker."""
     live = LiveRequest(
-        "req_1",
+        Trail("req_1", prepared(stream=False).caller, ManualClock()),
         prepared(stream=stream),
         scheduler=ports,
         workers=ports,

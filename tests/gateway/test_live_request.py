@@ -28,6 +28,7 @@ from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds, State
 from weir_gateway.flow.ports import AttemptListener
 from weir_gateway.flow.reservation import Reservation
+from weir_gateway.flow.trail import Trail
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.keys import generate_key
 from weir_gateway.text.model_text import Prompt
@@ -141,7 +142,7 @@ class LifeOfARequest(RuleBasedStateMachine):
 
     async def _make(self, stream: bool) -> None:
         self.live = LiveRequest(
-            "req_1",
+            Trail("req_1", prepared(stream=False).caller, ManualClock()),
             prepared(stream=stream),
             scheduler=self.ports,
             workers=self.ports,

@@ -25,6 +25,7 @@ from weir_gateway.directory.follower import Directory
 from weir_gateway.directory.metrics import DirectoryMetrics
 from weir_gateway.doors import Doors
 from weir_gateway.edge import ADMIN_SERVICE, PUBLIC_SERVICES, Edge
+from weir_gateway.flow.refusals import RefusalsInterceptor
 from weir_gateway.settings import GatewaySettings
 
 _log = get_logger(__name__)
@@ -84,13 +85,16 @@ class GatewayApp:
                 settings, self.control, self.edge, clock=clock, token=token, tls=tls, uses=uses
             )
         self._server = create_server(
-            interceptors=default_interceptors(
-                tracing=telemetry.tracing,
-                registry=telemetry.registry,
-                tokens=[token],
-                open_services=PUBLIC_SERVICES,
-                tls=tls,
-            ),
+            interceptors=[
+                *default_interceptors(
+                    tracing=telemetry.tracing,
+                    registry=telemetry.registry,
+                    tokens=[token],
+                    open_services=PUBLIC_SERVICES,
+                    tls=tls,
+                ),
+                RefusalsInterceptor(clock),
+            ],
             # Larger than what is taken, so that the refusal is ours and names the bound.
             max_message_bytes=max(16_000_000, 2 * settings.max_body_bytes),
         )

@@ -41,6 +41,7 @@ from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
 from weir_gateway.history.room import HistoryRoom
 from weir_gateway.idempotency.room import IdempotencyRoom
+from weir_gateway.insight.request_book import RequestBook
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.links.account_reader import AccountReader
@@ -114,6 +115,9 @@ class Edge:
         )
         self.state = open_state(settings.state_url or settings.database_url)
         self.records = RequestRecords(clock)
+        self.book = RequestBook(
+            clock, most=settings.explain_requests, keep_s=settings.explain_keep_s
+        )
         self._sessions = SessionRoom(
             self.state,
             self.records,
@@ -189,6 +193,8 @@ class Edge:
             ),
             desk=self.desk,
             metrics=metrics,
+            clock=clock,
+            keep=self.book.keep,
             most_s=settings.request_timeout_s,
         )
         self._prefixes.open(self._reception, self._schedulers)

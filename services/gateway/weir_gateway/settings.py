@@ -183,6 +183,16 @@ class GatewaySettings(ServiceSettings):
         30,
         ge=1,
         le=600,
+    explain_requests: int = Field(
+        10_000,
+        ge=100,
+        le=1_000_000,
+        description="requests whose account is kept after their end or refusal, shared out so "
+        "that no tenant takes another's part; some 3 kB each",
+    )
+    explain_keep_s: float = Field(
+        3_600, ge=60, le=86_400, description="how long they are kept; then the ledger alone knows"
+    )
         description="an idempotency key whose gateway died is free after so long",
     )
     idempotency_keep_s: float = Field(

@@ -24,6 +24,7 @@ from weir_gateway.directory.follower import Directory
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.ending import cancelled
 from weir_gateway.flow.front_desk import FrontDesk
+from weir_gateway.flow.trail import Moment, Trail
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.intake.preparer import Preparer
@@ -40,12 +41,14 @@ class Arrival:
         take_ticket: counts one more request of a caller; raises WeirError.
         ends_at: of `time.monotonic`, seconds.
         traceparent: of the client; empty for none.
+        trail: of the request as it was asked for.
     """
 
     caller: Caller
     take_ticket: Callable[[Caller], GuardTicket]
     ends_at: float
     traceparent: str
+    trail: Trail
 
 
 class Degrader:
@@ -68,7 +71,7 @@ class Degrader:
         self._metrics = metrics
 
     async def prepare(
-        self, caller: Caller, request: GenerationRequest
+        self, caller: Caller, request: GenerationRequest, trail: Trail
     ) -> tuple[GenerationRequest, PreparedRequest]:
         """A request ready for `Reserve`, and as what; changed if it is too long as it is.
 
@@ -83,6 +86,7 @@ class Degrader:
             found = await self._fitting(caller, Changed(request), error)
             if found is None:
                 raise
+            trail.note(Moment.DEGRADED, degradations=found[1].degradations, error=error)
             return found
 
     async def admit(
@@ -100,11 +104,14 @@ class Degrader:
         rules = Rules.of(arrival.caller.policy)
         asked = Changed(request, prepared.degradations)
         try:
-            admission = await self._reserve(arrival, prepared, ticket)
+            admission = await self._reserve(arrival, prepared, ticket, arrival.trail)
         except LimitExceeded as error:
+            arrival.trail.note(Moment.REFUSED, error=error)
             with_less = await self._with_less(arrival, rules, asked, prepared, error)
             if with_less is None:
                 raise
+            # Its client is told of the form that runs, by an id of its own.
+            arrival.trail.gone = True
             admission = with_less
         if rules.smaller_model and not _can_wait(admission):
             admission = await self._placed(arrival, rules, asked, admission)
@@ -169,7 +176,7 @@ class Degrader:
         index = self._directory.required
         if rules.smaller_model and another_model_helps(index, prepared, refused):
             for changed in on_fallbacks(index, arrival.caller, asked):
-                if isinstance(tried := await self._try(arrival, changed), Admission):
+                if isinstance(tried := await self._try(arrival, changed, refused), Admission):
                     return tried
         if rules.lower_max_new_tokens:
             found = await self._lowered(arrival, rules, asked, prepared, refused)
@@ -177,7 +184,7 @@ class Degrader:
                 return found
         if rules.cheaper_sampling and prepared.choices > 1:
             changed = asked.with_one_answer()
-            tried = await self._try(arrival, changed)
+            tried = await self._try(arrival, changed, refused)
             if isinstance(tried, Admission):
                 return tried
             if tried is not None and rules.lower_max_new_tokens:
@@ -197,29 +204,34 @@ class Degrader:
         if model is None:
             return None
         for bound in lower_bounds(prepared, refused, model.price, rules.floor):
-            tried = await self._try(arrival, asked.with_max_new_tokens(bound))
+            changed = asked.with_max_new_tokens(bound)
+            tried = await self._try(arrival, changed, refused)
             if isinstance(tried, Admission):
                 return tried
         return None
 
-    async def _try(self, arrival: Arrival, changed: Changed) -> _Tried | None:
-        """Reserves another form; None when it cannot be."""
+    async def _try(
+        self, arrival: Arrival, changed: Changed, refused: WeirError | None
+    ) -> _Tried | None:
+        """Reserves another form, since the request was `refused` or waits; None if it cannot."""
         found = await self._prepared(arrival.caller, changed)
         if found is None:
             return None
+        trail = arrival.trail.form(self._desk.new_id(), changed.told, refused)
         try:
-            return await self._reserve(arrival, found[1], arrival.take_ticket(arrival.caller))
-        except LimitExceeded as error:
-            return error
-        except WeirError:
-            return None
+            ticket = arrival.take_ticket(arrival.caller)
+            return await self._reserve(arrival, found[1], ticket, trail)
+        except WeirError as error:
+            trail.gone = True
+            arrival.trail.note(Moment.DEGRADED, degradations=changed.told, error=error)
+            return error if isinstance(error, LimitExceeded) else None
 
     async def _reserve(
-        self, arrival: Arrival, prepared: PreparedRequest, ticket: GuardTicket
+        self, arrival: Arrival, prepared: PreparedRequest, ticket: GuardTicket, trail: Trail
     ) -> Admission:
         left_s = max(0.0, arrival.ends_at - time.monotonic())
         return await self._desk.admit(
-            prepared, ticket, deadline_s=left_s, traceparent=arrival.traceparent
+            prepared, ticket, trail=trail, deadline_s=left_s, traceparent=arrival.traceparent
         )
 
     # In the queue
@@ -243,7 +255,7 @@ class Degrader:
                     return first
                 late = not waiting or not await race.news(rules.max_wait_s if others else None)
                 if race.winner is None and others and late:
-                    tried = await self._try(arrival, others.pop(0))
+                    tried = await self._try(arrival, others.pop(0), None)
                     if isinstance(tried, Admission):
                         race.enter(tried)
         except BaseException:

@@ -20,6 +20,7 @@ from weir_gateway.files.upload_body import UploadBody
 from weir_gateway.files.upload_form import UploadForm
 from weir_gateway.files.uploader import Uploader
 from weir_gateway.flow.reception import Reception
+from weir_gateway.flow.trail import note_refusal
 from weir_gateway.openai.list_json import list_json
 from weir_gateway.openai.query import Query
 from weir_gateway.openai.unix_time import unix_seconds
@@ -75,7 +76,7 @@ class FilePages:
             return Response(status_code=499)
         except WeirError as error:
             await body.discard(_DISCARDED if error.wire.http == 413 else FORM_BYTES)
-            status, told, headers = to_http(error, new_request_id(self._clock))
+            status, told, headers = to_http(error, note_refusal(error, self._clock))
             if not body.complete:
                 headers["connection"] = "close"
             return JSONResponse(told, status_code=status, headers=headers)

@@ -18,6 +18,7 @@ from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.ending import StopCause, access_ended, failed, quota_stopped
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
+from weir_gateway.flow.trail import Moment
 from weir_gateway.flow.wire_reason import from_wire
 from weir_gateway.links.limiter import Limiter
 
@@ -183,13 +184,17 @@ class Extender:
         if live.id not in self._tracked:
             return
         tracked.renewed_at = asyncio.get_running_loop().time()
-        live.facts.reserved_output = max(live.facts.reserved_output, result.reserved_output_tokens)
+        if result.reserved_output_tokens > live.facts.reserved_output:
+            live.facts.reserved_output = result.reserved_output_tokens
+            live.trail.note(Moment.EXTENDED, tokens=result.reserved_output_tokens)
         reason = from_wire(result.error_reason)
-        tracked.refused = None
+        refused_before, tracked.refused = tracked.refused is not None, None
         if not result.granted and reason in _LEASE_GONE:
             live.stop(failed(reason, f"the reservation is gone: {result.message}"))
         elif not result.granted and sent.additional_output_tokens:
             tracked.refused = _refusal(reason, result)
+            if not refused_before:
+                live.trail.note(Moment.EXTENSION_REFUSED, error=tracked.refused.error)
             tracked.next_at = asyncio.get_running_loop().time() + 1.0
             live.extend_at = live.facts.reserved_output
             if live.facts.output_tokens >= live.facts.reserved_output:

@@ -33,6 +33,7 @@ from weir_gateway.flow.request_span import describe, start_span
 from weir_gateway.flow.reservation import Reservation
 from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.unheard import Unheard
+from weir_gateway.flow.trail import Moment, Trail
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.links.limiter import AnswerLost, Limiter
 from weir_gateway.metrics import GatewayMetrics
@@ -105,6 +106,7 @@ class FrontDesk:
         ticket: GuardTicket,
         *,
         deadline_s: float,
+        trail: Trail,
         traceparent: str = "",
         keeping: Keeping | None = None,
     ) -> Admission:
@@ -116,6 +118,7 @@ class FrontDesk:
         Args:
             prepared: what to run.
             ticket: kept when the request is admitted; given back when refused or refunded whole.
+            trail: of the request, which gives it its id.
             deadline_s: after which it is stopped.
             traceparent: of the caller; empty for the current span, or a new trace.
             keeping: says who charges the answer; None for the desk itself.
@@ -129,7 +132,7 @@ class FrontDesk:
                 Reason.DRAINING, "this gateway is shutting down; try another", retry_after_s=1.0
             )
         span = start_span(self._tracing, prepared, traceparent)
-        live = self._new_live(prepared, deadline_s, span, keeping)
+        live = self._new_live(prepared, trail, deadline_s, span, keeping)
         admitted: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._run(live, ticket, admitted, span), name=live.id)
         self._tasks.add(task)
@@ -142,6 +145,10 @@ class FrontDesk:
         return Admission(live, reservation.limits, reservation.degraded)
 
     @property
+    def new_id(self) -> str:
+        """An id for a further form of a request."""
+        return new_request_id(self._clock)
+
     def draining(self) -> bool:
         """Whether no new requests are taken."""
         return self._draining
@@ -173,10 +180,15 @@ class FrontDesk:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     def _new_live(
-        self, prepared: PreparedRequest, deadline_s: float, span: Span, keeping: Keeping | None
+        self,
+        prepared: PreparedRequest,
+        trail: Trail,
+        deadline_s: float,
+        span: Span,
+        keeping: Keeping | None,
     ) -> LiveRequest:
         live = LiveRequest(
-            new_request_id(self._clock) if keeping is None else keeping.request_id,
+            trail,
             prepared,
             scheduler=self._scheduler,
             workers=self._workers,
@@ -189,6 +201,7 @@ class FrontDesk:
         )
         span.set_attribute(names.REQUEST_ID, live.id)
         return live
+        trail.begin(live)
 
     async def _run(
         self,
@@ -213,6 +226,7 @@ class FrontDesk:
             self._fail(live, admitted)
         finally:
             self._records.drop(live)
+            live.trail.let_go()
             self._metrics.in_flight.dec()
             span.end()
 
@@ -272,6 +286,7 @@ class FrontDesk:
         live.delivery.finish(ending)
         self._records.close(live, record)
         self._on_end(live, ending)
+        live.trail.close(record, ending.terminal)
         self._metrics.ended(record, arrived_us)
         describe(span, record)
         log_end(record, arrived_us)
@@ -282,7 +297,9 @@ class FrontDesk:
                 close = self._settler.settle if live.keeping is None else self._settler.give_back
                 await close(live.id, live.facts.record, ending, record)
         except WeirError as error:
+            live.trail.note(Moment.SETTLED, tokens=record.usage.total_tokens)
             self._metrics.unsettled()
+            live.trail.note(Moment.LEFT_TO_SWEEP, error=error)
             _log.error("left_to_sweep", request_id=live.id, reason=error.reason)
 
     def _child_span(self, name: str) -> AbstractContextManager[object]:

@@ -44,6 +44,7 @@ from weir_gateway.flow.ports import CallLater, SchedulerPort, WorkerPort
 from weir_gateway.flow.queue_place import QueuePlace
 from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.flow.reservation import Reservation
+from weir_gateway.flow.trail import Moment, Trail
 from weir_gateway.flow.verdict import Verdict, judge
 from weir_gateway.flow.wire_reason import from_wire
 from weir_gateway.intake.prepared_request import PreparedRequest
@@ -55,7 +56,7 @@ class LiveRequest:
     """See the module.
 
     Args:
-        request_id: unique; also the client's.
+        trail: gets what happens to it; its id is the request's, and the client's.
         prepared: what to run.
         scheduler, workers: the ports.
         clock: wall time for the record.
@@ -68,7 +69,7 @@ class LiveRequest:
 
     def __init__(
         self,
-        request_id: str,
+        trail: Trail,
         prepared: PreparedRequest,
         *,
         scheduler: SchedulerPort,
@@ -80,7 +81,8 @@ class LiveRequest:
         bounds: LiveBounds,
         keeping: Keeping | None = None,
     ) -> None:
-        self.id = request_id
+        self.id = trail.request_id
+        self.trail = trail
         self.prepared = prepared
         self.keeping = keeping
         self.trace = trace
@@ -101,10 +103,12 @@ class LiveRequest:
         self._bounds = bounds
         self._deadline_us = clock.now_us() + round(deadline_s * 1_000_000)
         self._stop: StopCause | None = None
+        # The newest reason of its wait, to note changes alone.
+        self._waits_for = 0
         self._terminal: TerminalRecord | None = None
         self._patience = Patience(call_later)
         self._place = QueuePlace(
-            request_id,
+            self.id,
             prepared,
             self.facts,
             scheduler=scheduler,
@@ -122,6 +126,7 @@ class LiveRequest:
     def on_reserved(self, reservation: Reservation) -> None:
         """It may run: queue it, unless it was stopped meanwhile."""
         self.facts.reserve(reservation, self._clock.now_us())
+        self.trail.note(Moment.RESERVED, tokens=self.facts.reserved_tokens)
         if self._stop is not None:
             self._end()
             return
@@ -137,6 +142,7 @@ class LiveRequest:
     def on_queued(self, event: Queued) -> None:
         """It waits."""
         if self.state is State.QUEUED:
+            self._note_wait(event.reason, event.position)
             self.delivery.note(Waiting(event.position, event.reason))
 
     def on_dispatched(self, event: Dispatched) -> None:
@@ -144,7 +150,7 @@ class LiveRequest:
         if event.attempt.number <= self.facts.attempt:
             return
         if self.state is State.STARTED:
-            self._leave_attempt(abort=True)
+            self._leave_attempt(Reason.STALE_ATTEMPT, abort=True)
         if self.state is State.QUEUED:
             self._start(event)
         elif self.state is State.STREAMING:
@@ -155,21 +161,22 @@ class LiveRequest:
         if event.HasField("attempt"):
             self._give_place(event.attempt.number)
             return
+        reason = from_wire(event.error_reason, Reason.WORKER_LOST)
         if self.state is State.STARTED:
-            self._leave_attempt(abort=True)
+            self._leave_attempt(reason, abort=True)
         if self.state is State.QUEUED:
             self.delivery.note(Waiting(event.position, 0))
         elif self.state is State.STREAMING:
-            reason = from_wire(event.error_reason, Reason.WORKER_LOST)
             self._lose(reason, "the worker was lost while it answered; send the request again")
 
     def on_rejected(self, event: Rejected) -> None:
         """It will not run."""
         if self.state not in (State.QUEUED, State.STARTED):
             return
-        if self.state is State.STARTED:
-            self._leave_attempt(abort=True)
         self._stop = rejected(event)
+        if self.state is State.STARTED:
+            self._leave_attempt(self._stop.error.reason, abort=True)
+        self._note_stop(self._stop)
         self._end()
 
     def on_attempt_lost(self, event: AttemptLost) -> None:
@@ -179,7 +186,7 @@ class LiveRequest:
         reason = from_wire(event.error_reason, Reason.WORKER_LOST)
         if self.state is State.STARTED:
             # It has forgotten the request, of which nothing was streamed here.
-            self._leave_attempt(abort=True)
+            self._leave_attempt(reason, abort=True)
             self._enqueue()
         elif self.state is State.STREAMING:
             self._lose(reason, event.message or "the worker was lost while it answered")
@@ -243,6 +250,7 @@ class LiveRequest:
         if self._stop is not None or self.state is State.ENDED:
             return
         self._stop = cause
+        self._note_stop(cause)
         if self.state is State.RESERVING:
             return
         self._scheduler.withdraw(self.id)
@@ -270,12 +278,19 @@ class LiveRequest:
 
     def _enqueue(self) -> None:
         self.state = State.QUEUED
+        self.trail.note(Moment.ENQUEUED)
         self._place.take()
 
     def _start(self, event: Dispatched) -> None:
         self._patience.end()
         self._terminal = None
         self.facts.begin(event)
+        self.trail.note(
+            Moment.DISPATCHED,
+            worker_id=event.worker_id,
+            attempt=event.attempt.number,
+            queue_us=event.queue_time.ToMicroseconds(),
+        )
         self.state = State.STARTED
         message = start_message(
             self.prepared, self.facts, event, deadline_us=self._deadline_us, trace=self.trace
@@ -288,6 +303,7 @@ class LiveRequest:
         self.facts.gpu_id = self._workers.gpu_id(self.facts.worker_id)
         if not self.facts.first_token_us:
             self.facts.first_token_us = self._clock.now_us()
+            self.trail.note(Moment.FIRST_TOKEN, tokens=delta.cached_prompt_tokens)
         if not self.delivery.whole:
             self.state = State.STREAMING
             self._scheduler.first_token(self.attempt)
@@ -304,10 +320,15 @@ class LiveRequest:
             reason = from_wire(record.error_reason, Reason.ENGINE_FAILED)
             field = self.prepared.field_of(record.error_field)
             self._stop = cause_of(reason, record.error_message, field)
+            self._note_stop(self._stop)
             self._end()
 
-    def _leave_attempt(self, *, abort: bool) -> None:
+    def _leave_attempt(self, reason: Reason, *, abort: bool) -> None:
         """Back to the queue; what the old attempt still says is not heard."""
+        left = Moment.PREEMPTED if reason is Reason.PREEMPTED else Moment.REQUEUED
+        worker_id = self.facts.worker_id
+        self.trail.note(left, error_reason=reason, attempt=self.facts.attempt, worker_id=worker_id)
+        self._waits_for = 0
         if abort:
             self._workers.abort(self.facts.worker_id, self.attempt, Outcome.OUTCOME_ERROR)
         self._workers.forget(self.facts.worker_id, self.attempt)
@@ -323,12 +344,12 @@ class LiveRequest:
             return
         attempt = self.attempt
         self.facts.preemptions += 1
-        self._leave_attempt(abort=True)
+        self._leave_attempt(Reason.PREEMPTED, abort=True)
         self._place.take_again(attempt, Reason.PREEMPTED, worker_fault=False)
 
     def _try_again(self, reason: Reason, *, worker_fault: bool) -> None:
         attempt = self.attempt
-        self._leave_attempt(abort=False)
+        self._leave_attempt(reason, abort=False)
         if worker_fault:
             self.facts.excluded.add(self.facts.worker_id)
         self._place.take_again(attempt, reason, worker_fault=worker_fault)
@@ -337,6 +358,7 @@ class LiveRequest:
         """The end of what has streamed already; its worker may still know the count."""
         if self._stop is None:
             self._stop = failed(reason, message)
+            self._note_stop(self._stop)
             self._scheduler.withdraw(self.id)
             self._patience.until(self._bounds.abort_s, self._end)
         self.state = State.STOPPING
@@ -350,6 +372,14 @@ class LiveRequest:
         self._terminal = record
         self._end()
 
+    def _note_wait(self, reason: int, position: int) -> None:
+        if reason and reason != self._waits_for:
+            self._waits_for = reason
+            self.trail.note(Moment.QUEUED, queue_reason=reason, position=position)
+
+    def _note_stop(self, cause: StopCause) -> None:
+        self.trail.note(Moment.STOPPED, outcome=cause.outcome, error=cause.error)
+
     def _end(self) -> None:
         if self.state is State.ENDED:
             return
@@ -360,6 +390,8 @@ class LiveRequest:
         ending = conclude(
             self.facts, self._terminal, self._stop, prompt_tokens=self.prepared.prompt_tokens
         )
+        tokens = ending.usage.completion_tokens
+        self.trail.note(Moment.ENDED, outcome=ending.outcome, tokens=tokens)
         if self.facts.attempt:
             self.facts.gpu_id = self._workers.gpu_id(self.facts.worker_id)
             self._workers.forget(self.facts.worker_id, self.attempt)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from weir_core.clock import Clock
 from weir_core.errors import WeirError
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.authenticator import Authenticator
@@ -14,6 +15,7 @@ from weir_gateway.degradation.rules import may_degrade
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.front_desk import FrontDesk
 from weir_gateway.flow.keeping import Keeping
+from weir_gateway.flow.trail import Keep, Trail, begin_trail, trail_for
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics import GatewayMetrics
@@ -29,6 +31,8 @@ class Reception:
 
     Args:
         authenticator, guard, preparer, degrader, desk, metrics: see there.
+        clock: for ids and moments.
+        keep: gets the trail of each request that is refused or reserved.
         reads: the guard of calls that reserve nothing.
         most_s: longest life of a request.
     """
@@ -43,6 +47,8 @@ class Reception:
         degrader: Degrader,
         desk: FrontDesk,
         metrics: GatewayMetrics,
+        clock: Clock,
+        keep: Keep,
         most_s: float,
     ) -> None:
         self._authenticator = authenticator
@@ -52,15 +58,22 @@ class Reception:
         self._degrader = degrader
         self._desk = desk
         self._metrics = metrics
+        self._clock = clock
+        self._keep = keep
         self._most_s = most_s
 
     def authenticate(self, authorization: str | None) -> Caller:
-        """The caller of an `Authorization` header. Raises WeirError."""
+        """The caller of an `Authorization` header; the call has its id from here on.
+
+        Raises WeirError.
+        """
         try:
-            return self._authenticator.authenticate(authorization)
+            caller = self._authenticator.authenticate(authorization)
         except WeirError as error:
             self._metrics.refused(error, "")
             raise
+        begin_trail(caller, self._clock, self._keep)
+        return caller
 
     def standing(self, tenant_id: str, key_id: str) -> Caller:
         """The caller of an earlier moment as the directory has it now.
@@ -136,7 +149,38 @@ class Reception:
             WeirError: why it is refused, also because the caller's access has ended since it
                 was authenticated; nothing is held then.
         """
-        ticket = ticket or self.take_ticket(caller)
+        trail = trail_for(
+            caller, self._clock, self._keep, "" if keeping is None else keeping.request_id
+        )
+        try:
+            return await self._admit(
+                caller,
+                parse,
+                size=size,
+                ticket=ticket or self.take_ticket(caller),
+                trail=trail,
+                deadline_s=deadline_s,
+                traceparent=traceparent,
+                complete=complete,
+                keeping=keeping,
+            )
+        except WeirError as error:
+            trail.refuse(error)
+            raise
+
+    async def _admit(
+        self,
+        caller: Caller,
+        parse: Callable[[], GenerationRequest],
+        *,
+        size: int,
+        ticket: GuardTicket,
+        trail: Trail,
+        deadline_s: float | None,
+        traceparent: str,
+        complete: Completion | None,
+        keeping: Keeping | None,
+    ) -> Admission:
         try:
             large = size > _MOST_ON_LOOP
             request = await asyncio.to_thread(parse) if large else parse()
@@ -144,7 +188,7 @@ class Reception:
                 request = await complete(request)
             degrades = keeping is None and not request.embed_lengths
             if degrades:
-                request, prepared = await self._degrader.prepare(caller, request)
+                request, prepared = await self._degrader.prepare(caller, request, trail)
             else:
                 prepared = await self._preparer.prepare(caller, request)
             # The body may have been long in coming, and the key revoked meanwhile.
@@ -159,8 +203,13 @@ class Reception:
             life_s = min(life_s, self._most_s)
             if degrades and may_degrade(caller.policy):
                 ends_at = time.monotonic() + life_s
-                arrival = Arrival(caller, self.take_ticket, ends_at, traceparent)
+                arrival = Arrival(caller, self.take_ticket, ends_at, traceparent, trail)
                 return await self._degrader.admit(arrival, request, prepared, ticket)
         return await self._desk.admit(
-            prepared, ticket, deadline_s=life_s, traceparent=traceparent, keeping=keeping
+            prepared,
+            ticket,
+            trail=trail,
+            deadline_s=life_s,
+            traceparent=traceparent,
+            keeping=keeping,
         )

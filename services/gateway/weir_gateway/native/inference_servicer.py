@@ -83,6 +83,7 @@ class InferenceServicer(InferenceServiceServicer):
             return
         left_s: float | None = context.time_remaining()
         live = (await self._admit(request, caller, left_s)).live
+        bind_request(request_id=live.id)
         try:
             await self._write(context, GenerateResponse(accepted=accepted_message(live)))
             answer = Answer(live)

@@ -15,6 +15,7 @@ from weir_core.errors.openai import to_http
 from weir_core.ids import new_request_id
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.reception import Reception
+from weir_gateway.flow.trail import note_refusal
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.metrics_views import MetricsViews
 from weir_gateway.openai.limits_page import LimitsPage
@@ -83,7 +84,7 @@ class AppPages:
     async def on_error(self, _: Request, error: Exception) -> Response:
         """A refusal."""
         assert isinstance(error, WeirError)
-        status, body, headers = to_http(error, new_request_id(self._clock))
+        status, body, headers = to_http(error, note_refusal(error, self._clock))
         return JSONResponse(body, status_code=status, headers=headers)
 
     async def on_http_error(self, request: Request, error: Exception) -> Response:

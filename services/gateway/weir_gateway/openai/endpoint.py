@@ -6,8 +6,8 @@ from starlette.types import Receive, Scope, Send
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
-from weir_core.ids import new_request_id
 from weir_core.telemetry.logs import get_logger
+from weir_gateway.flow.trail import note_refusal
 from weir_gateway.openai.exchange import ClientLeft, Exchange
 from weir_gateway.openai.refusal import Refusal, openai_refusal
 
@@ -38,11 +38,11 @@ class Endpoint(ABC):
         except WeirError as error:
             await self._refuse(exchange, error)
         except Exception as error:
-            error_id = new_request_id(self._clock)
+            told = WeirError(Reason.INTERNAL, "internal error")
+            error_id = note_refusal(told, self._clock)
+            told.message = f"internal error, id {error_id}"
             _log.error("http_request_failed", error_id=error_id, exc_info=error)
-            await self._refuse(
-                exchange, WeirError(Reason.INTERNAL, f"internal error, id {error_id}")
-            )
+            await self._refuse(exchange, told)
 
     @abstractmethod
     async def _serve(self, exchange: Exchange) -> None:
@@ -54,5 +54,5 @@ class Endpoint(ABC):
 
     async def _refuse(self, exchange: Exchange, error: WeirError) -> None:
         if not exchange.started:
-            refusal = self._refusal(error, new_request_id(self._clock))
+            refusal = self._refusal(error, note_refusal(error, self._clock))
             await exchange.reply_refusal(refusal)

@@ -16,6 +16,7 @@ from weir_core.rpc.interceptors.handler import (
     RpcCall,
     RpcMethod,
 )
+from weir_core.rpc.metadata import REQUEST_ID
 from weir_core.telemetry.context import current_request_id
 from weir_core.telemetry.logs import get_logger
 
@@ -73,7 +74,10 @@ def _is_cancelled() -> bool:
 
 async def _abort(context: Context, exc: WeirError) -> NoReturn:
     # The message of the status and that of the details must be equal, or clients drop both.
-    await context.abort(grpc_code(exc), to_status(exc).message, to_trailers(exc))
+    trailers = to_trailers(exc)
+    if request_id := current_request_id():
+        trailers = (*trailers, (REQUEST_ID, request_id))
+    await context.abort(grpc_code(exc), to_status(exc).message, trailers)
 
 
 def _internal(method: RpcMethod, exc: Exception) -> WeirError:
