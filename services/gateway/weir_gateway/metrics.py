@@ -3,21 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, Outcome
 from weir_core.errors import LimitExceeded, WeirError
-from weir_core.telemetry.metrics import (
-    REQUEST_LATENCY_BUCKETS,
-    TOKEN_COUNT_BUCKETS,
-    TTFT_BUCKETS,
-    LabelCap,
-)
+from weir_core.telemetry.busiest import Busiest
+from weir_core.telemetry.exemplars import Exemplar
+from weir_core.telemetry.metrics import LabelCap
+from weir_gateway.request_histograms import RequestHistograms, RequestSeries
 from weir_gateway.version_metrics import VersionMetrics
 
-_SPEED_BUCKETS = (
-    1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 400.0, 1000.0,
-)  # fmt: skip
 _MAX_SERIES = 10_000
 _OUTCOMES = {number: name.removeprefix("OUTCOME_").lower() for name, number in Outcome.items()}
 
@@ -25,8 +20,7 @@ _OUTCOMES = {number: name.removeprefix("OUTCOME_").lower() for name, number in O
 class GatewayMetrics:
     """Counters and histograms of requests; tenants and models are bounded labels.
 
-    `time_to_first_token`, `tokens_per_second` and `end_to_end_latency` are measured where the
-    client is; those beginning with `gen_ai_` are their names by semantic convention.
+    The busiest tenants, by tokens, have their name; the rest are `other`.
 
     Args:
         registry: they are added to it.
@@ -39,16 +33,12 @@ class GatewayMetrics:
         self._own = dict(own or {})
         self.on_refused: list[Callable[[WeirError, str], None]] = []
         """Told of each refusal, with the id of the tenant or nothing."""
-        self._tenants = LabelCap()
+        self._tenants = Busiest()
         self._models = LabelCap()
         self._limits = LabelCap()
         self._versions = VersionMetrics(registry)
+        self._histograms = RequestHistograms(registry)
         self._series: dict[tuple[str, str], _Series] = {}
-        labels = ("model",)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
-
         self._requests = Counter(
             "weir_gateway_requests",
             "Accepted requests that ended, by outcome",
@@ -60,13 +50,13 @@ class GatewayMetrics:
         )
         self._limited = Counter(
             "weir_gateway_limited",
-            "Requests refused by a limit",
+            "Requests answered 429, once for each limit that they did not fit in",
             ("tenant", "limit_type", "limit"),
             registry=registry,
         )
         self._tokens = Counter(
             "weir_gateway_tokens",
-            "Tokens of ended requests",
+            "Tokens of ended requests: input, cached ones included, or output",
             ("tenant", "model", "direction"),
             registry=registry,
         )
@@ -96,25 +86,8 @@ class GatewayMetrics:
         self.in_flight = Gauge(
             "weir_gateway_requests_in_flight", "Requests between arrival and end", registry=registry
         )
-        self._first = (
-            histogram("time_to_first_token", "Seconds to the first token", TTFT_BUCKETS),
-            histogram("gen_ai_server_time_to_first_token", "Seconds, as above", TTFT_BUCKETS),
-        )
-        self._latency = (
-            histogram("end_to_end_latency", "Seconds to the end", REQUEST_LATENCY_BUCKETS),
-            histogram(
-                "gen_ai_server_request_duration", "Seconds, as above", REQUEST_LATENCY_BUCKETS
-            ),
-        )
-        self._speed = histogram(
-            "tokens_per_second", "Output tokens a second after the first", _SPEED_BUCKETS
-        )
-        self._prompt = histogram(
-            "weir_gateway_prompt_tokens", "Prompt tokens of requests", TOKEN_COUNT_BUCKETS
-        )
-        self._output = histogram(
-            "weir_gateway_output_tokens", "Output tokens of requests", TOKEN_COUNT_BUCKETS
-        )
+        self._tenants.bind(self._requests, self._limited, self._tokens)
+        self._tenants.on_change(self._forget)
 
     def refused(self, error: WeirError, tenant_id: str) -> None:
         """A request was refused before it was accepted."""
@@ -133,46 +106,44 @@ class GatewayMetrics:
         """A settlement was given up."""
         self._unsettled.inc()
 
-    def ended(self, record: LifecycleRecord, arrived_us: int) -> None:
-        """An accepted request has ended."""
+    def ended(
+        self, record: LifecycleRecord, arrived_us: int, exemplar: Exemplar | None = None
+    ) -> None:
+        """An accepted request has ended.
+
+        Args:
+            record: of its life.
+            arrived_us: Unix microseconds.
+            exemplar: its trace, if that is recorded.
+        """
         if record.subject.tenant_id in self._own:
-            self._own[record.subject.tenant_id].ended(record, arrived_us)
+            self._own[record.subject.tenant_id].ended(record, arrived_us, exemplar)
         self._versions.ended(record, arrived_us)
         tenant, model, usage = record.subject.tenant_id, record.subject.model, record.usage
-        key = (tenant, model)
-        series = self._series.get(key)
+        label = self._tenants.label(tenant, usage.prompt_tokens + usage.completion_tokens)
+        series = self._series.get((tenant, model))
         if series is None:
-            series = self._series[key] = self._make_series(tenant, model)
+            series = self._make_series(tenant, label, model)
         self._requests.labels(*series.labels, _OUTCOMES[record.outcome]).inc()
         series.input.inc(usage.prompt_tokens)
         series.output.inc(usage.completion_tokens)
-        series.prompt.observe(record.prompt_tokens_estimated)
-        series.completion.observe(usage.completion_tokens)
-        end_us = record.end_time.ToMicroseconds()
-        for histogram in series.latency:
-            histogram.observe((end_us - arrived_us) / 1e6)
-        if record.HasField("first_token_time"):
-            first_us = record.first_token_time.ToMicroseconds()
-            for histogram in series.first:
-                histogram.observe((first_us - arrived_us) / 1e6)
-            later = usage.completion_tokens - 1
-            if later > 0 and end_us > first_us:
-                series.speed.observe(later * 1e6 / (end_us - first_us))
+        series.observed.ended(record, arrived_us, exemplar)
 
-    def _make_series(self, tenant_id: str, model_name: str) -> "_Series":
-        tenant, model = self._tenants.label(tenant_id), self._models.label(model_name)
+    def _make_series(self, tenant_id: str, tenant: str, model_name: str) -> "_Series":
+        model = self._models.label(model_name)
         if len(self._series) >= _MAX_SERIES:
             self._series.clear()
-        return _Series(
+        series = self._series[tenant_id, model_name] = _Series(
             labels=(tenant, model),
             input=self._tokens.labels(tenant, model, "input"),
             output=self._tokens.labels(tenant, model, "output"),
-            prompt=self._prompt.labels(model),
-            completion=self._output.labels(model),
-            latency=tuple(histogram.labels(model) for histogram in self._latency),
-            first=tuple(histogram.labels(model) for histogram in self._first),
-            speed=self._speed.labels(model),
+            observed=self._histograms.of(model),
         )
+        return series
+
+    def _forget(self, tenant_id: str) -> None:
+        for key in [key for key in self._series if key[0] == tenant_id]:
+            del self._series[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +153,4 @@ class _Series:
     labels: tuple[str, str]
     input: Counter
     output: Counter
-    prompt: Histogram
-    completion: Histogram
-    latency: tuple[Histogram, ...]
-    first: tuple[Histogram, ...]
-    speed: Histogram
+    observed: RequestSeries

@@ -8,6 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from weir_core.config import ServiceSettings, SettingsGroup
 from weir_gateway.admin.secret import VARIABLE
+from weir_gateway.console.settings import ConsoleSettings
 
 
 def _admin_secret() -> SecretStr | None:
@@ -81,6 +82,9 @@ class GatewaySettings(ServiceSettings):
         default_factory=_admin_secret,
         description="secret of AdminService, 32 characters or more; unset: administration is off; "
         "better set by environment WEIR_ADMIN_SECRET",
+    )
+    console: ConsoleSettings = Field(
+        default=ConsoleSettings(), description="pages at /console/ (docs/console.md)"
     )
     directory_address: str = Field(
         "127.0.0.1:8001", description="role edge: host:port of the gateway that serves directory.v1"
@@ -179,10 +183,6 @@ class GatewaySettings(ServiceSettings):
         description="length of a sample of HistoryService; it keeps 720 of them, then 1440 of "
         "twelve each",
     )
-    idempotency_lease_s: float = Field(
-        30,
-        ge=1,
-        le=600,
     explain_requests: int = Field(
         10_000,
         ge=100,
@@ -193,6 +193,10 @@ class GatewaySettings(ServiceSettings):
     explain_keep_s: float = Field(
         3_600, ge=60, le=86_400, description="how long they are kept; then the ledger alone knows"
     )
+    idempotency_lease_s: float = Field(
+        30,
+        ge=1,
+        le=600,
         description="an idempotency key whose gateway died is free after so long",
     )
     idempotency_keep_s: float = Field(

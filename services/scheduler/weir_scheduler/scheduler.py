@@ -37,6 +37,7 @@ from weir_scheduler.scaling.scaling_key import ScalingKey, key_of_worker
 from weir_scheduler.scaling.signal_reader import SignalReader
 from weir_scheduler.scaling.signals import ScalingSignals
 from weir_scheduler.slo.objective import SloStatus
+from weir_scheduler.slo.slo_book import Judged
 from weir_scheduler.workers.attempt_key import AttemptKey
 from weir_scheduler.workers.worker import Worker
 from weir_scheduler.workers.worker_info import WorkerInfo
@@ -270,6 +271,10 @@ class Scheduler:
     def pools(self) -> list[PoolStatus]:
         """Every pool that has a queue or a worker."""
         return PoolView(self._state).pools()
+
+    def on_judged(self, listener: Judged) -> None:
+        """`listener` is told how every request kept the targets of its tenant."""
+        self._state.slo.on_judged = listener
 
     def slos(self, tenant_id: str = "") -> list[SloStatus]:
         """How the targets of a tenant, or of all, are kept."""
