@@ -25,6 +25,7 @@ from weir_worker.ended_attempts import EndedAttempts
 from weir_worker.engine.client import EngineClient
 from weir_worker.engine.events import StepOutput
 from weir_worker.engine.launchers import EngineLauncher, ProcessLauncher
+from weir_worker.metrics import registered_gauge
 from weir_worker.registration import SchedulerLink
 from weir_worker.remote.launcher import RemoteLauncher
 from weir_worker.servicer import SERVICE, WorkerServicer
@@ -202,9 +203,7 @@ class WorkerApp:
             self.settings.stream_options(),
         )
         worker.attempts.observers.add(link)
-        worker.metrics.watch(
-            "weir_worker_registered", "1 while the scheduler knows it", lambda: link.registered
-        )
+        registered_gauge(self._telemetry.registry, lambda: link.registered)
         return link
 
     async def _stop_link(self) -> None:

@@ -1,19 +1,13 @@
 """Prometheus metrics of a worker. No label names a tenant or a request."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from weir.common.v1.lifecycle_pb2 import TerminalRecord
 from weir.worker.v1.worker_service_pb2 import GenerationSpec
-from weir_core.clock import Clock
 from weir_core.telemetry.metrics import TOKEN_COUNT_BUCKETS, TOKEN_LATENCY_BUCKETS
-from weir_worker.engine.client import EngineClient
 from weir_worker.engine.events import StepOutput, Terminal
-from weir_worker.engine.load import Counters
-from weir_worker.hit_rate import HitRate
 from weir_worker.running_attempt import RunningAttempt
 from weir_worker.terminal_record import reason_of
 
@@ -24,40 +18,11 @@ _DECODE_MS = (
     0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1_000, 5_000,
 )  # fmt: skip
 
-# Engine counters: name, text, attribute of `Counters`.
-_COUNTERS = (
-    (
-        "kv_cache_evictions",
-        "Findable KV blocks that were given up, for reuse or by age",
-        "evictions",
-    ),
-    ("kv_cache_prefix_queries", "Tokens looked up in the tenants' prefixes", "prefix_queries"),
-    ("kv_cache_prefix_hits", "Of these, tokens found", "prefix_hits"),
-    ("kv_cache_session_queries", "Tokens looked up in sessions", "session_queries"),
-    ("kv_cache_session_hits", "Of these, tokens found", "session_hits"),
-    ("weir_worker_steps", "Steps of the engine", "steps"),
-    ("weir_worker_failed_steps", "Steps whose forward pass failed", "failed_steps"),
-    ("weir_worker_preemptions", "Sequences whose KV was taken", "preemptions"),
-    ("weir_worker_prefill_rows", "Prompt rows computed, recomputed ones too", "prefill_tokens"),
-    ("weir_worker_decode_rows", "Decode rows computed", "decode_tokens"),
-    ("weir_worker_recomputed_tokens", "Rows computed again after pre-emption", "recomputed_tokens"),
-    ("weir_worker_generation_tokens", "Tokens sampled", "generated_tokens"),
-)
 
+class WorkerMetrics:
+    """Counters and histograms of attempts and steps; the rest is `EngineCollector`'s."""
 
-class WorkerMetrics(Collector):
-    """Gauges read from the engine when scraped; counters and histograms from the attempts.
-
-    Args:
-        registry: of the process.
-        engine: its latest frame is what the gauges say; an idle engine sends two a second.
-        clock: for the window of the hit rates.
-    """
-
-    def __init__(self, registry: CollectorRegistry, engine: EngineClient, clock: Clock) -> None:
-        self._engine = engine
-        self._prefix_rate = HitRate(clock)
-        self._session_rate = HitRate(clock)
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._steps = 0
         self._prefill_ms = Histogram(
             "prefill_latency_ms",
@@ -90,7 +55,10 @@ class WorkerMetrics(Collector):
             registry=registry,
         )
         self._finished = Counter(
-            "weir_worker_attempts_finished", "Ended attempts", ["reason"], registry=registry
+            "weir_worker_attempts_finished",
+            "Ended attempts, by why they ended",
+            ["reason"],
+            registry=registry,
         )
         self._refused = Counter(
             "weir_worker_starts_refused",
@@ -98,12 +66,6 @@ class WorkerMetrics(Collector):
             ["reason"],
             registry=registry,
         )
-        self._registry = registry
-        registry.register(self)
-
-    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Adds a gauge that is read when scraped."""
-        Gauge(name, text, registry=self._registry).set_function(read)
 
     def on_step(self, output: StepOutput) -> None:
         """Measures a step; heartbeats are none."""
@@ -136,79 +98,16 @@ class WorkerMetrics(Collector):
         """See `AttemptObserver`."""
         self._refused.labels(reason_of(record).lower()).inc()
 
-    def collect(self) -> Iterator[Metric]:
-        """What the engine said last."""
-        load = self._engine.load
-        yield from self._gauges()
-        yield from self._hit_rates(load.counters)
-        for name, text, attribute in _COUNTERS:
-            yield CounterMetricFamily(name, text, getattr(load.counters, attribute))
-        seconds = CounterMetricFamily(
-            "weir_worker_step_seconds_by_phase", "Step time, shared out by rows", labels=["phase"]
-        )
-        seconds.add_metric(["prefill"], load.counters.prefill_us / 1e6)
-        seconds.add_metric(["decode"], load.counters.decode_us / 1e6)
-        yield seconds
 
-    def _gauges(self) -> Iterator[Metric]:
-        load, health = self._engine.load, self._engine.health
-        yield GaugeMetricFamily(
-            "kv_cache_bytes_used",
-            "KV memory that requests and sessions hold, bytes",
-            self._bytes_used(),
-        )
-        yield _by_label(
-            "weir_worker_kv_blocks",
-            "KV blocks: free, cached (findable, unreferenced) or held",
-            "state",
-            {"free": load.free_blocks, "cached": load.cached_blocks, "held": load.held_blocks},
-        )
-        yield GaugeMetricFamily(
-            "weir_worker_kv_pinned_blocks",
-            "Held KV blocks that sessions alone keep; they yield to requests",
-            load.pinned_blocks,
-        )
-        yield _by_label(
-            "weir_worker_requests",
-            "Attempts in the engine; pre-empted ones wait",
-            "state",
-            {"running": load.running, "waiting": load.waiting},
-        )
-        yield GaugeMetricFamily(
-            "weir_worker_kv_stranded_tokens",
-            "Places in held blocks that no token fills",
-            load.stranded_tokens,
-        )
-        yield GaugeMetricFamily(
-            "weir_worker_pending_prefill_tokens",
-            "Prompt tokens still to be computed",
-            load.pending_prefill_tokens,
-        )
-        yield GaugeMetricFamily("weir_worker_engine_up", "1 while it lives", int(health.alive))
-        yield GaugeMetricFamily(
-            "weir_worker_engine_age_seconds", "Time since the engine's last frame", health.age_s
-        )
-
-    def _bytes_used(self) -> int:
-        ready = self._engine.ready
-        return self._engine.load.held_blocks * ready.block_size * ready.kv_bytes_per_token
-
-    def _hit_rates(self, counters: Counters) -> Iterator[Metric]:
-        text = "Tokens found by tokens looked up in the last 5 minutes, 0 to 1: "
-        yield GaugeMetricFamily(
-            "kv_cache_hit_rate_prefix",
-            text + "prefixes of tenants",
-            self._prefix_rate.read(counters.prefix_queries, counters.prefix_hits),
-        )
-        yield GaugeMetricFamily(
-            "kv_cache_hit_rate_session",
-            text + "sessions",
-            self._session_rate.read(counters.session_queries, counters.session_hits),
-        )
+def streams_gauge(registry: CollectorRegistry, read: Callable[[], float]) -> None:
+    """Adds how many gateways are connected."""
+    Gauge("weir_worker_gateway_streams", "Open Execute streams", registry=registry).set_function(
+        read
+    )
 
 
-def _by_label(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for value, amount in values.items():
-        family.add_metric([value], amount)
-    return family
+def registered_gauge(registry: CollectorRegistry, read: Callable[[], float]) -> None:
+    """Adds whether the scheduler knows this worker."""
+    Gauge(
+        "weir_worker_registered", "1 while the scheduler knows it", registry=registry
+    ).set_function(read)

@@ -4,7 +4,7 @@ For dashboards, autoscalers and gateways that know vLLM's. What is measured othe
 left out: there is no `vllm:inter_token_latency_seconds`, as single gaps are not kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -96,29 +96,43 @@ class VllmMetrics(Collector):
     ) -> None:
         """See `AttemptObserver`."""
 
+    @staticmethod
+    def describe() -> Iterable[Metric]:
+        """The families; nothing is read."""
+        return _families(Load(), "")
+
     def collect(self) -> Iterator[Metric]:
         """What the engine said last."""
-        load = self._engine.load
-        counters = load.counters
-        yield self._gauge("num_requests_running", "Requests in the engine's steps", load.running)
-        yield self._gauge("num_requests_waiting", "Requests that wait for it", load.waiting)
-        yield self._gauge("kv_cache_usage_perc", "KV blocks held, 0 to 1", _used(load))
-        queries = counters.prefix_queries + counters.session_queries
-        hits = counters.prefix_hits + counters.session_hits
-        for name, text, value in (
-            ("prefix_cache_queries", "Tokens looked up in the KV cache", queries),
-            ("prefix_cache_hits", "Of these, tokens found", hits),
-            ("num_preemptions", "Requests whose KV was taken", counters.preemptions),
-            ("generation_tokens", "Tokens sampled", counters.generated_tokens),
-        ):
-            family = CounterMetricFamily(f"vllm:{name}", text, labels=_LABELS)
-            family.add_metric([self._model, _ENGINE], value)
-            yield family
+        return _families(self._engine.load, self._model)
 
-    def _gauge(self, name: str, text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(f"vllm:{name}", text, labels=_LABELS)
-        family.add_metric([self._model, _ENGINE], value)
-        return family
+
+def _families(load: Load, model: str) -> Iterator[Metric]:
+    counters = load.counters
+    for name, text, value in (
+        ("num_requests_running", "Requests in the engine's steps", load.running),
+        ("num_requests_waiting", "Requests that wait for it", load.waiting),
+        ("kv_cache_usage_perc", "KV blocks held, 0 to 1", _used(load)),
+    ):
+        gauge = GaugeMetricFamily(f"vllm:{name}", text, labels=_LABELS)
+        gauge.add_metric([model, _ENGINE], value)
+        yield gauge
+    for name, text, value in (
+        (
+            "prefix_cache_queries",
+            "Tokens looked up in the KV cache",
+            counters.prefix_queries + counters.session_queries,
+        ),
+        (
+            "prefix_cache_hits",
+            "Of the tokens looked up, those found",
+            counters.prefix_hits + counters.session_hits,
+        ),
+        ("num_preemptions", "Requests whose KV was taken", counters.preemptions),
+        ("generation_tokens", "Tokens sampled", counters.generated_tokens),
+    ):
+        counter = CounterMetricFamily(f"vllm:{name}", text, labels=_LABELS)
+        counter.add_metric([model, _ENGINE], value)
+        yield counter
 
 
 def _counter(registry: CollectorRegistry, name: str, text: str) -> Counter:

@@ -12,14 +12,16 @@ from weir_core.telemetry.telemetry import Telemetry
 from weir_worker.attempt_log import AttemptLog
 from weir_worker.attempts import Attempts
 from weir_worker.device import open_device
+from weir_worker.device_metrics import DeviceCollector
 from weir_worker.drain import Drain
 from weir_worker.engine.client import EngineClient
 from weir_worker.engine.events import StepOutput
+from weir_worker.engine_metrics import EngineCollector
 from weir_worker.execute_streams import ExecuteStreams
 from weir_worker.grant_check import GrantCheck
 from weir_worker.identity import WorkerIdentity, identify
 from weir_worker.load_report import LoadReport
-from weir_worker.metrics import WorkerMetrics
+from weir_worker.metrics import WorkerMetrics, streams_gauge
 from weir_worker.prefix_report import PrefixReport
 from weir_worker.request_traces import RequestTraces
 from weir_worker.settings import WorkerSettings
@@ -105,7 +107,10 @@ def assemble(
         settings, engine.ready, device, worker_id=worker_id, address=address, start_us=start_us
     )
     attempts = _attempts(settings, engine, identity, clock, leader)
-    metrics = WorkerMetrics(telemetry.registry, engine, clock)
+    metrics = WorkerMetrics(telemetry.registry)
+    EngineCollector(telemetry.registry, engine, clock)
+    load = LoadReport(engine, device, clock)
+    DeviceCollector(telemetry.registry, identity, load.read)
     attempts.observers.add(metrics)
     if settings.vllm_metrics:
         attempts.observers.add(VllmMetrics(telemetry.registry, engine, identity.model))
@@ -114,7 +119,7 @@ def assemble(
         RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model)
     )
     streams = ExecuteStreams(attempts, settings.stream_options())
-    metrics.watch("weir_worker_gateway_streams", "Open Execute streams", lambda: len(streams))
+    streams_gauge(telemetry.registry, lambda: len(streams))
     return Worker(
         settings=settings,
         engine=engine,
@@ -122,7 +127,7 @@ def assemble(
         attempts=attempts,
         streams=streams,
         drain=Drain(attempts, on_change=on_drain_change, on_left=on_left),
-        load=LoadReport(engine, device, clock),
+        load=load,
         prefixes=PrefixReport(),
         metrics=metrics,
     )

@@ -3,6 +3,7 @@
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -91,13 +92,7 @@ class TlsIdentity:
 
     def tell_expiry(self, registry: CollectorRegistry) -> None:
         """Adds the end of the own certificate to the metrics."""
-        group = self._files.group
-        gauge = Gauge(
-            f"weir_{group}_certificate_expiry_seconds",
-            f"End of {group}.certificate, Unix seconds",
-            registry=registry,
-        )
-        gauge.set_function(lambda: self.current().expires_s)
+        certificate_expiry(registry, self._files.group, lambda: self.current().expires_s)
 
     def _look(self) -> None:
         try:
@@ -132,6 +127,15 @@ class TlsIdentity:
         except (OSError, ValueError) as error:
             raise StartupError(f"{files.group}.certificate {files.certificate}: {error}") from None
         return context
+
+
+def certificate_expiry(registry: CollectorRegistry, group: str, read: Callable[[], float]) -> None:
+    """Adds the end of the certificate in the settings `group`."""
+    Gauge(
+        f"weir_{group}_certificate_expiry_seconds",
+        f"End of {group}.certificate, Unix seconds",
+        registry=registry,
+    ).set_function(read)
 
 
 def service_identity(
