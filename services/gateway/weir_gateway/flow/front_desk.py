@@ -15,6 +15,7 @@ from weir_core.ids import new_request_id
 from weir_core.rpc.deadline import set_budget
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
+from weir_core.telemetry.exemplars import exemplar_of
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.tracing import Tracing, make_current, mark_failed, traceparent_of
 from weir_gateway.caller.request_guard import GuardTicket
@@ -32,8 +33,8 @@ from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.flow.request_span import describe, start_span
 from weir_gateway.flow.reservation import Reservation
 from weir_gateway.flow.settler import Settler
-from weir_gateway.flow.unheard import Unheard
 from weir_gateway.flow.trail import Moment, Trail
+from weir_gateway.flow.unheard import Unheard
 from weir_gateway.intake.prepared_request import PreparedRequest
 from weir_gateway.links.limiter import AnswerLost, Limiter
 from weir_gateway.metrics import GatewayMetrics
@@ -105,8 +106,8 @@ class FrontDesk:
         prepared: PreparedRequest,
         ticket: GuardTicket,
         *,
-        deadline_s: float,
         trail: Trail,
+        deadline_s: float,
         traceparent: str = "",
         keeping: Keeping | None = None,
     ) -> Admission:
@@ -117,8 +118,8 @@ class FrontDesk:
 
         Args:
             prepared: what to run.
-            ticket: kept when the request is admitted; given back when refused or refunded whole.
             trail: of the request, which gives it its id.
+            ticket: kept when the request is admitted; given back when refused or refunded whole.
             deadline_s: after which it is stopped.
             traceparent: of the caller; empty for the current span, or a new trace.
             keeping: says who charges the answer; None for the desk itself.
@@ -144,11 +145,11 @@ class FrontDesk:
             raise
         return Admission(live, reservation.limits, reservation.degraded)
 
-    @property
     def new_id(self) -> str:
         """An id for a further form of a request."""
         return new_request_id(self._clock)
 
+    @property
     def draining(self) -> bool:
         """Whether no new requests are taken."""
         return self._draining
@@ -200,8 +201,8 @@ class FrontDesk:
             keeping=keeping,
         )
         span.set_attribute(names.REQUEST_ID, live.id)
-        return live
         trail.begin(live)
+        return live
 
     async def _run(
         self,
@@ -225,8 +226,8 @@ class FrontDesk:
             mark_failed(span, error)
             self._fail(live, admitted)
         finally:
-            self._records.drop(live)
             live.trail.let_go()
+            self._records.drop(live)
             self._metrics.in_flight.dec()
             span.end()
 
@@ -285,9 +286,9 @@ class FrontDesk:
             ticket.give_back()
         live.delivery.finish(ending)
         self._records.close(live, record)
-        self._on_end(live, ending)
         live.trail.close(record, ending.terminal)
-        self._metrics.ended(record, arrived_us)
+        self._on_end(live, ending)
+        self._metrics.ended(record, arrived_us, exemplar_of(span))
         describe(span, record)
         log_end(record, arrived_us)
 
@@ -296,10 +297,10 @@ class FrontDesk:
             with self._child_span(names.SPAN_SETTLE):
                 close = self._settler.settle if live.keeping is None else self._settler.give_back
                 await close(live.id, live.facts.record, ending, record)
-        except WeirError as error:
             live.trail.note(Moment.SETTLED, tokens=record.usage.total_tokens)
-            self._metrics.unsettled()
+        except WeirError as error:
             live.trail.note(Moment.LEFT_TO_SWEEP, error=error)
+            self._metrics.unsettled()
             _log.error("left_to_sweep", request_id=live.id, reason=error.reason)
 
     def _child_span(self, name: str) -> AbstractContextManager[object]:
