@@ -23,7 +23,7 @@ INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 RUFF := $(BIN)/python -m ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint types format proto kernels bench-stack bench-limiter bench-simulation bench-fairness bench-engine bench-gateway bench-gpu peers clean
+.PHONY: help run test soak lint types format proto docs docs-serve kernels bench-stack bench-limiter bench-simulation bench-fairness bench-engine bench-gateway bench-seeing bench-gpu peers clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ proto: $(VENV)/.installed-dev ## Regenerate the gRPC stubs and the generated pag
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_docs.py
 
+docs: $(VENV)/.installed-dev ## Build the documentation site into build/site; dead links fail
+	$(BIN)/python -m tools.site_pages.build
+
+docs-serve: docs ## Serve the site at http://localhost:8008
+	$(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8008
+
 kernels: $(VENV)/.installed-run ## Compile the CPU kernels now (a worker does at its first start)
 	$(BIN)/python -m weir_worker.kernels
 
@@ -83,6 +89,9 @@ bench-engine: $(VENV)/.installed-run ## Measure the engine and its peers; the la
 
 bench-gateway: $(VENV)/.installed-run ## Measure the gateway beside others; the last line is JSON
 	$(BIN)/python -m bench.gateway.main $(ARGS)
+
+bench-seeing: $(VENV)/.installed-run ## Measure what traces cost; the last line is JSON
+	$(BIN)/python -m bench.seeing.main $(ARGS)
 
 clean: ## Remove the environment, caches and build output (not the downloaded model)
 	rm -rf $(VENV) tests/contract/node/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

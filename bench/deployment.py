@@ -1,7 +1,7 @@
 """A whole deployment for benchmarks: every limit on, and none in the way."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +23,15 @@ _LIMITS: list[dict[str, Any]] = [
 
 
 @asynccontextmanager
-async def deployment(*, null: bool) -> AsyncIterator[tuple[LocalStack, Client]]:
+async def deployment(
+    *, null: bool, otlp: str = "", environment: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[LocalStack, Client]]:
     """The four services as processes, and a client of their gateway.
 
     Args:
         null: serve the model that computes nothing, else the default model.
+        otlp: where traces go; empty: nowhere.
+        environment: of the services, beside that of this process.
     """
     with TemporaryDirectory(prefix="weir-bench-") as folder:
         key = generate_key("dev")
@@ -39,6 +43,8 @@ async def deployment(*, null: bool) -> AsyncIterator[tuple[LocalStack, Client]]:
             directory=directory,
             state_dir=Path(folder, "state"),
             api_key=key.secret,
+            otlp=otlp,
+            environment=environment or {},
         )
         stack = LocalStack(options, _say, _say)
         try:

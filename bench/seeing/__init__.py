@@ -1,0 +1,1 @@
+"""What it costs to see: requests a second without traces, with some of them and with all."""
