@@ -8,8 +8,9 @@ from pathlib import Path
 
 TARGETS = {
     *("run", "test", "soak", "lint", "types", "format", "proto", "clean"),
+    *("docs", "docs-serve"),
     *("bench-stack", "bench-limiter", "bench-simulation", "bench-engine", "bench-gpu"),
-    *("bench-fairness", "bench-gateway"),
+    *("bench-fairness", "bench-gateway", "bench-seeing"),
     *("peers", "kernels"),
 }
 
