@@ -71,11 +71,6 @@ class Control:
             self.use_keeper = UseKeeper(self.source, uses)
         self.publisher.on_change(metrics.changed)
 
-    @property
-    def audited(self) -> bool:
-        """Whether changes are kept in an audit trail."""
-        return isinstance(self.source, SqlDirectory)
-
     def serve(self, server: grpc.aio.Server) -> None:
         """Adds the service; before the server starts."""
         add_DirectoryServiceServicer_to_server(DirectoryServicer(self.publisher), server)

@@ -1,24 +1,43 @@
 """The console's backend, wired."""
 
 from importlib.metadata import version
+from typing import cast
 
 from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from weir_core.clock import Clock
+from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.key_uses import KeyUses
+from weir_gateway.console.audit import Audit
+from weir_gateway.console.card import Cards
+from weir_gateway.console.directory_pages import DirectoryPages
 from weir_gateway.console.door import ConsoleDoor, WithConsole
 from weir_gateway.console.gate import Gate
+from weir_gateway.console.live import Live, Ticks, by_time
 from weir_gateway.console.login import Login
 from weir_gateway.console.login_throttle import LoginThrottle
 from weir_gateway.console.origin import Origins
+from weir_gateway.console.overview import Overview
+from weir_gateway.console.overview_pages import OverviewPages
+from weir_gateway.console.queue_pages import QueuePages
 from weir_gateway.console.session_store import SessionStore
+from weir_gateway.console.slo_pages import SloPages
+from weir_gateway.console.sources import Sources
 from weir_gateway.console.standing import Standing
 from weir_gateway.console.static_files import StaticFiles
+from weir_gateway.console.tenant_pages import TenantPages
+from weir_gateway.console.worker_pages import WorkerPages
 from weir_gateway.control import Control
+from weir_gateway.directory.sql.source import SqlDirectory
 from weir_gateway.edge import Edge
+from weir_gateway.history.far_reader import FarLook, FarReader
+from weir_gateway.links.account_reader import AccountReader
+from weir_gateway.links.ledger_reader import LedgerReader
+from weir_gateway.links.limiter_channel import open_limiter_channel
+from weir_gateway.links.scheduler_reader import SchedulerReader
 from weir_gateway.settings import GatewaySettings
 
 
@@ -48,6 +67,16 @@ class Console:
     ) -> None:
         mine = settings.console
         directory = control.publisher
+        self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token, tls)
+        self._schedulers = _schedulers(settings, token, tls)
+        sources = Sources(
+            accounts=AccountReader(self._limiter_channel, timeout_s=settings.limiter_timeout_s),
+            ledger=LedgerReader(self._limiter_channel),
+            scheduler=SchedulerReader(self._schedulers),
+            directory=directory,
+            cards=Cards(clock),
+            clock=clock,
+        )
         authenticator = Authenticator(directory, clock, uses)
         self.sessions = SessionStore(
             clock,
@@ -57,6 +86,7 @@ class Console:
             most=mine.max_sessions,
         )
         gate = Gate(self.sessions, Origins(mine.public_url))
+        audit = Audit(control.source if isinstance(control.source, SqlDirectory) else None)
         login = Login(
             gate,
             LoginThrottle(clock, mine.login_failures),
@@ -64,9 +94,23 @@ class Console:
             mine,
             settings.admin_secret,
             version=version("tokenweir"),
-            audited=control.audited,
+            audited=audit.kept,
         )
-        self.door = ConsoleDoor([*login.routes()], StaticFiles(), clock)
+        keeper = edge.history.keeper if edge is not None else None
+        overview = Overview(sources, keeper, self._far_look)
+        ticks = by_time if keeper is None else cast("Ticks", keeper.watch)
+        self.live = Live(overview.of, ticks, self.sessions)
+        pages = (
+            OverviewPages(sources, overview, self.live),
+            TenantPages(sources),
+            QueuePages(sources),
+            WorkerPages(sources, audit),
+            SloPages(sources),
+            DirectoryPages(sources, in_database=audit.kept),
+            audit,
+        )
+        routes = [route for page in pages for route in page.routes(gate)]
+        self.door = ConsoleDoor([*login.routes(), *routes], StaticFiles(), clock)
 
     def before(self, app: ASGIApp) -> ASGIApp:
         """An application that serves the console beside another."""
@@ -74,3 +118,24 @@ class Console:
 
     async def stop(self) -> None:
         """Ends streams and connections; before the HTTP server stops."""
+        await self.live.stop()
+        await self._limiter_channel.close()
+        await self._schedulers.close()
+
+    async def _far_look(self) -> FarLook:
+        reader = FarReader(
+            self._schedulers, self._limiter_channel, degraded=lambda: False, unheard=lambda: 0
+        )
+        return await reader.look()
+
+
+def _schedulers(
+    settings: GatewaySettings, token: SecretStr, tls: TlsIdentity | None
+) -> LeaderChannels:
+    return LeaderChannels(
+        settings.scheduler_address,
+        name="scheduler",
+        knob="scheduler_address",
+        token=token,
+        tls=tls,
+    )

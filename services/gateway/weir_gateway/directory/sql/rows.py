@@ -79,6 +79,24 @@ async def write_events(
     await connection.execute(audit.insert(), rows)
 
 
+async def write_note(
+    connection: AsyncConnection, *, actor: str, action: str, name: str, time_ms: int, version: int
+) -> None:
+    """Adds to the audit trail what changes nothing here; likewise in the turn of its writer."""
+    audit = tables.audit
+    last = (await connection.execute(select(func.coalesce(func.max(audit.c.id), 0)))).scalar_one()
+    row = {
+        "id": last + 1,
+        "time_ms": time_ms,
+        "actor": actor,
+        "action": action,
+        "object": name,
+        "tenant_id": "",
+        "version": version,
+    }
+    await connection.execute(audit.insert(), [row])
+
+
 async def read_events(
     connection: AsyncConnection, tenant_id: str, before: int, limit: int
 ) -> list[dict[str, Any]]:

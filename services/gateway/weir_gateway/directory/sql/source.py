@@ -156,6 +156,23 @@ class SqlDirectory:
             async with self._database.reading() as connection:
                 return await rows.read_events(connection, tenant_id, before, limit)
 
+    async def note(self, actor: str, action: str, name: str) -> None:
+        """Keeps in the audit trail what was done to something that is not in the directory.
+
+        Raises:
+            WeirError: DIRECTORY_UNAVAILABLE.
+        """
+        with told_unavailable():
+            async with self._turn, self._database.writing(WRITE_S) as (connection, stored):
+                await rows.write_note(
+                    connection,
+                    actor=actor,
+                    action=action,
+                    name=name,
+                    time_ms=self._clock.now_us() // 1_000,
+                    version=stored,
+                )
+
     async def keep_uses(self, uses: Mapping[str, int]) -> None:
         """Keeps when keys were used last; see `rows.write_uses`.
 
