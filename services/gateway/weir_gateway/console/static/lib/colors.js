@@ -1,0 +1,15 @@
+// One colour for each tenant, model or limit, the same on every page of a visit.
+
+const SERIES = 8;
+const given = new Map();
+
+/** Name of the token of a thing's colour; by the order in which things were seen. */
+export function seriesOf(name) {
+  if (!given.has(name)) given.set(name, (given.size % SERIES) + 1);
+  return `series-${given.get(name)}`;
+}
+
+/** Gives colours to names in their alphabetical order, so that a reload gives the same ones. */
+export function nameSeries(names) {
+  for (const name of [...names].sort()) seriesOf(name);
+}
