@@ -62,3 +62,9 @@ def test_without_a_key_there_is_a_placeholder_that_a_shell_reads_as_meant() -> N
     assert "Authorization: Bearer <your API key>" in shlex.split(welcome.curl())
     assert "Bearer <your API key>" in welcome.snippet()
     assert shlex.split(welcome.chat())[0] == "WEIR_API_KEY=<your API key>"
+
+
+def test_the_console_is_one_url_and_one_paste() -> None:
+    text = replace(WELCOME, admin_secret="the-secret").text()
+    assert "console       http://127.0.0.1:8000/console/\n  sign in     the-secret   (" in text
+    assert "console" not in WELCOME.text()

@@ -252,6 +252,7 @@ class LocalStack:
             new_key=bool(key) and self._options.directory is None,
             state=state.path,
             metrics=metrics,
+            admin_secret=state.admin_secret(),
             ca=self._ca,
         )
 

@@ -96,7 +96,7 @@ class StackPlan:
 
     def _environment(self, state: StateDir, service: str) -> dict[str, str]:
         secrets = {"WEIR_CLUSTER_TOKEN": state.cluster_secret()}
-        if service == GATEWAY and self.database:
+        if service == GATEWAY:
             secrets["WEIR_ADMIN_SECRET"] = state.admin_secret()
         return {**self.environment, **secrets}
 

@@ -25,6 +25,7 @@ class Welcome:
         more_models: names of the other models.
         has_template: `model` can chat; one that cannot is asked for completions.
         ca: what clients must trust; None: everything is plain.
+        admin_secret: opens the console and administration; empty: nothing is said of them.
     """
 
     http: str
@@ -37,6 +38,7 @@ class Welcome:
     more_models: tuple[str, ...] = ()
     has_template: bool = True
     ca: Path | None = None
+    admin_secret: str = ""
 
     def text(self) -> str:
         """The whole text; its first URL is the base for OpenAI clients."""
@@ -48,6 +50,7 @@ class Welcome:
                 f"API key       {self._key}{'   (shown once)' if self.new_key else ''}",
                 f"model         {self.model}",
                 *(f"and model     {name}" for name in self.more_models),
+                *self._console,
                 f"state, logs   {self.state}",
                 *((f"CA            {self.ca}",) if self.ca else ()),
                 *(f"metrics       {self._metrics_url(name)}" for name in self.metrics),
@@ -126,6 +129,15 @@ print()"""
     def url(self) -> str:
         """Of the HTTP door."""
         return f"{'https' if self.ca else 'http'}://{self.http}"
+
+    @property
+    def _console(self) -> tuple[str, ...]:
+        if not self.admin_secret:
+            return ()
+        return (
+            f"console       {self.url}/console/",
+            f"  sign in     {self.admin_secret}   (or the API key: its tenant alone)",
+        )
 
     @property
     def _trust(self) -> str:
