@@ -15,6 +15,7 @@ from weir.common.v1.lifecycle_pb2 import Outcome
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.subject_pb2 import DeliveryMode, LatencySla, RequestClass
 from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
+from weir_core.telemetry.traceparent import child_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STOP = FinishReason.FINISH_REASON_STOP
@@ -118,7 +119,7 @@ async def test_every_parameter_reaches_the_worker(gateway: Gateway) -> None:
         gateway.key.id,
     )
     assert (subject.model, subject.model_version, subject.plan_id) == (MODEL, "v1", "team")
-    assert spec.trace.traceparent == enqueue.trace.traceparent != ""
+    assert spec.trace.traceparent == child_of(enqueue.trace.traceparent, 1) != ""
 
 
 async def test_a_priority_above_the_tenants_is_clamped_and_the_one_taken_is_told(

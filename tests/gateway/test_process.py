@@ -189,13 +189,13 @@ async def test_one_trace_holds_the_request_and_what_it_asked(tmp_path: Path) -> 
         )
         assert response.status_code == 200
         await gateway.at_rest()
-        await eventually(lambda: len(exporter.get_finished_spans()) == 3)
+        await eventually(lambda: len(exporter.get_finished_spans()) == 5)
         spans = {span.name: span for span in exporter.get_finished_spans()}
         root = spans["chat tiny"]
         assert f"{root.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
         assert root.parent is not None
         assert f"{root.parent.span_id:016x}" == "b7ad6b7169203331"
-        for name in ("reserve", "settle"):
+        for name in ("intake", "reserve", "attempt", "settle"):
             child = spans[name].parent
             assert child is not None
             assert child.span_id == root.context.span_id
@@ -207,7 +207,10 @@ async def test_one_trace_holds_the_request_and_what_it_asked(tmp_path: Path) -> 
         assert attributes["weir.tenant.id"] == "acme"
         assert SECRET_TEXT not in json.dumps([span.to_json() for span in spans.values()])
         started = gateway.worker.specs[0].trace.traceparent
-        assert started == f"00-{root.context.trace_id:032x}-{root.context.span_id:016x}-01"
+        attempt = spans["attempt"].context
+        assert started == f"00-{root.context.trace_id:032x}-{attempt.span_id:016x}-01"
+        told = f"00-{root.context.trace_id:032x}-{root.context.span_id:016x}-01"
+        assert response.headers["traceresponse"] == told
     tracing.shutdown()
 
 

@@ -12,6 +12,7 @@ from weir.gateway.v1 import (
     history_service_pb2,
     inference_service_pb2,
     inference_service_pb2_grpc,
+    insight_service_pb2,
     job_service_pb2,
     prefix_service_pb2,
     session_service_pb2,
@@ -36,12 +37,14 @@ from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.live_state import LiveBounds
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
+from weir_gateway.flow.request_span import RequestSpans
 from weir_gateway.flow.revocation import Revocation
 from weir_gateway.flow.settler import Settler
+from weir_gateway.flow.trail import Trail
 from weir_gateway.flow.unheard import Unheard
 from weir_gateway.history.room import HistoryRoom
 from weir_gateway.idempotency.room import IdempotencyRoom
-from weir_gateway.insight.request_book import RequestBook
+from weir_gateway.insight.room import InsightRoom
 from weir_gateway.intake.model_list import ModelList
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.links.account_reader import AccountReader
@@ -69,6 +72,7 @@ PUBLIC_SERVICES = tuple(
         (job_service_pb2, "JobService"),
         (webhook_service_pb2, "WebhookService"),
         (history_service_pb2, "HistoryService"),
+        (insight_service_pb2, "InsightService"),
         (admin_service_pb2, "AdminService"),
     )
 )
@@ -106,18 +110,20 @@ class Edge:
         self._tls = tls
         gateway_id = new_id("gw", clock)
         self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token, tls)
-        self._schedulers = LeaderChannels(
-            settings.scheduler_address,
-            name="scheduler",
-            knob="scheduler_address",
-            token=token,
-            tls=tls,
-        )
+        self._schedulers = self._open_schedulers()
         self.state = open_state(settings.state_url or settings.database_url)
         self.records = RequestRecords(clock)
-        self.book = RequestBook(
-            clock, most=settings.explain_requests, keep_s=settings.explain_keep_s
+        self.insight = InsightRoom(
+            settings,
+            self.state,
+            directory=directory,
+            limiter=self._limiter_channel,
+            open_schedulers=self._open_schedulers,
+            open_channel=self._channel,
+            clock=clock,
+            gateway_id=gateway_id,
         )
+        self.book = self.insight.book
         self._sessions = SessionRoom(
             self.state,
             self.records,
@@ -140,6 +146,7 @@ class Edge:
         self._views = MetricsViews(settings, telemetry.registry, token)
         metrics = self._views.metrics
         self.unheard = Unheard(metrics)
+        self._spans = RequestSpans(telemetry.tracing, clock)
         self.history = HistoryRoom(
             settings,
             self.records,
@@ -162,7 +169,7 @@ class Edge:
             extender=self._extender,
             records=self.records,
             metrics=metrics,
-            tracing=telemetry.tracing,
+            spans=self._spans,
             clock=clock,
             on_admitted=self._on_admitted,
             on_end=self._on_end,
@@ -194,7 +201,7 @@ class Edge:
             desk=self.desk,
             metrics=metrics,
             clock=clock,
-            keep=self.book.keep,
+            keep=self._keep,
             most_s=settings.request_timeout_s,
         )
         self._prefixes.open(self._reception, self._schedulers)
@@ -231,6 +238,7 @@ class Edge:
         inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(servicer, server)
         self._sessions.serve(server, self._reception, self._models)
         self.history.serve(server, self._reception)
+        self.insight.serve(server, self._reception)
         self._prefixes.serve(server)
         self._rooms.serve(server)
 
@@ -276,6 +284,7 @@ class Edge:
 
     async def stop(self) -> None:
         """Stops what still runs, then everything else."""
+        await self.insight.stop()
         await self.history.keeper.stop()
         await self._prefixes.stop()
         await self.desk.stop()
@@ -317,6 +326,19 @@ class Edge:
     def _on_end(self, live: LiveRequest, ending: Ending) -> None:
         self.history.flows.ended(live, ending)
         self._sessions.on_end(live, ending)
+
+    def _keep(self, trail: Trail) -> None:
+        self.book.keep(trail)
+        self._spans.refused(trail)
+
+    def _open_schedulers(self) -> LeaderChannels:
+        return LeaderChannels(
+            self._settings.scheduler_address,
+            name="scheduler",
+            knob="scheduler_address",
+            token=self._token,
+            tls=self._tls,
+        )
 
     def _channel(self, address: str, name: str) -> ServiceChannel:
         return open_channel(address, name=name, token=self._token, tls=self._tls)

@@ -8,11 +8,11 @@ from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.errors import Reason
 from weir_core.telemetry import names
 from weir_core.telemetry.error_kind import kind_of
+from weir_core.telemetry.traceparent import as_sampled
 from weir_core.telemetry.tracing import (
     Attribute,
     SpanEvent,
     Tracing,
-    as_sampled,
     context_from,
     unrecorded_span,
 )

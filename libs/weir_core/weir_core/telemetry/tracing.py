@@ -4,7 +4,6 @@ Requests share streams, so a span's parent mostly comes as a `traceparent` strin
 frame, and the spans of queue, prefill and decode are written afterwards from timestamps.
 """
 
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     Link,
@@ -34,14 +33,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from weir_core.errors.exceptions import WeirError
 from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind, error_attributes
+from weir_core.telemetry.linked_ratio import LinkedRatio
 from weir_core.telemetry.span_redaction import SpanGate
 from weir_core.telemetry.span_resource import SpanResource
+from weir_core.telemetry.traceparent import TRACEPARENT, as_sampled
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
 
 
-_TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _W3C = TraceContextTextMapPropagator()
 _EXPORT_TIMEOUT_S = 5
 _EXPORT_DELAY_MS = 1_000
@@ -81,7 +81,7 @@ class Tracing:
         errors: ErrorBudget | None = None,
     ) -> None:
         exports = processor is not None or bool(tenants)
-        root: Sampler = TraceIdRatioBased(sample_ratio) if exports else ALWAYS_OFF
+        root: Sampler = LinkedRatio(sample_ratio) if exports else ALWAYS_OFF
         self._resource = _resource(service, instance)
         self._provider = TracerProvider(
             sampler=ParentBased(root), resource=self._resource, shutdown_on_exit=False
@@ -131,9 +131,10 @@ class Tracing:
         parent: Context | str | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Attributes | None = None,
+        links: Sequence[str] = (),
     ) -> Iterator[Span]:
-        """Runs the block inside a span; an exception marks it as failed, by type only."""
-        span = self.start(name, parent=parent, kind=kind, attributes=attributes)
+        """Runs the block inside a span; an exception marks it as failed, by reason or type only."""
+        span = self.start(name, parent=parent, kind=kind, attributes=attributes, links=links)
         token = otel_context.attach(trace.set_span_in_context(span))
         try:
             yield span
@@ -280,7 +281,7 @@ def unrecorded_span(traceparent: str) -> Span | None:
 
     None if `traceparent` asks for recording, is malformed, or of a later version.
     """
-    parts = _TRACEPARENT.fullmatch(traceparent)
+    parts = TRACEPARENT.fullmatch(traceparent)
     if parts is None or int(parts[3], 16) & TraceFlags.SAMPLED:
         return None
     context = SpanContext(int(parts[1], 16), int(parts[2], 16), is_remote=True)
@@ -301,25 +302,6 @@ def tracestate_of(span: Span) -> str:
     return state.to_header() if state else ""
 
 
-def as_sampled(traceparent: str) -> str:
-    """The same `traceparent`, asking for recording: where `Tracing.keeps` said so."""
-    parts = _TRACEPARENT.fullmatch(traceparent)
-    if parts is None:
-        return traceparent
-    return f"{traceparent[:-2]}{int(parts[3], 16) | TraceFlags.SAMPLED:02x}"
-
-
-def child_traceparent(traceparent: str, number: int) -> str:
-    """The `traceparent` of a span that is the `number`th of its kind below another.
-
-    Whoever knows the parent knows it: it need not be kept until the span is written.
-    """
-    parts = _TRACEPARENT.fullmatch(traceparent)
-    if parts is None:
-        return traceparent
-    return f"00-{parts[1]}-{int(parts[2], 16) ^ number or 1:016x}-{parts[3]}"
-
-
 def current_traceparent() -> str:
     """The `traceparent` of the current span, or an empty string."""
     return traceparent_of(trace.get_current_span())
@@ -335,7 +317,10 @@ def make_current(span: Span) -> None:
 
 
 def mark_failed(span: Span, exc: BaseException) -> None:
-    """Marks a span as failed with the type of `exc`; its message may hold prompt text."""
+    """Marks a span as failed with the reason or type of `exc`; its message may hold prompt text."""
+    if isinstance(exc, WeirError):
+        mark_refused(span, exc)
+        return
     span.set_attribute("error.type", type(exc).__name__)
     span.set_status(Status(StatusCode.ERROR, type(exc).__name__))
 

@@ -40,14 +40,12 @@ class Arrival:
         caller: who asks.
         take_ticket: counts one more request of a caller; raises WeirError.
         ends_at: of `time.monotonic`, seconds.
-        traceparent: of the client; empty for none.
         trail: of the request as it was asked for.
     """
 
     caller: Caller
     take_ticket: Callable[[Caller], GuardTicket]
     ends_at: float
-    traceparent: str
     trail: Trail
 
 
@@ -230,9 +228,7 @@ class Degrader:
         self, arrival: Arrival, prepared: PreparedRequest, ticket: GuardTicket, trail: Trail
     ) -> Admission:
         left_s = max(0.0, arrival.ends_at - time.monotonic())
-        return await self._desk.admit(
-            prepared, ticket, trail=trail, deadline_s=left_s, traceparent=arrival.traceparent
-        )
+        return await self._desk.admit(prepared, ticket, trail=trail, deadline_s=left_s)
 
     # In the queue
 

@@ -55,7 +55,6 @@ class EmbeddingDesk:
         *,
         ticket: GuardTicket | None = None,
         deadline_s: float | None = None,
-        traceparent: str = "",
     ) -> Embedded:
         """Makes the embeddings of a call. Cancelling it stops what runs.
 
@@ -64,7 +63,6 @@ class EmbeddingDesk:
             order: what for.
             ticket: of `Reception.take_ticket`; None to count the call here.
             deadline_s: the client's, of each request; None for none.
-            traceparent: of the client.
 
         Raises:
             WeirError: why one of its requests was refused or failed; those before were charged.
@@ -83,7 +81,6 @@ class EmbeddingDesk:
                 size=0,
                 ticket=None if at else ticket,
                 deadline_s=deadline_s,
-                traceparent=traceparent,
             )
             made.vectors += await _vectors(admission, request, made.usage)
             made.last = admission

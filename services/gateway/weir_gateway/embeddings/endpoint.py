@@ -70,10 +70,9 @@ class EmbeddingsEndpoint(Endpoint):
         except BaseException:
             ticket.give_back()
             raise
-        traceparent = exchange.header("traceparent") or ""
         made = await unless_left(
             exchange,
-            self._desk.embed(caller, order, ticket=ticket, traceparent=traceparent),
+            self._desk.embed(caller, order, ticket=ticket),
         )
         assert made.last is not None
         live = made.last.live

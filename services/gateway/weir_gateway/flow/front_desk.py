@@ -2,13 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind
-
-from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TraceContext
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_request_id
@@ -17,7 +13,6 @@ from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.exemplars import exemplar_of
 from weir_core.telemetry.logs import get_logger
-from weir_core.telemetry.tracing import Tracing, make_current, mark_failed, traceparent_of
 from weir_gateway.caller.request_guard import GuardTicket
 from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.ending import Ending, broken, cancelled, failed
@@ -30,7 +25,7 @@ from weir_gateway.flow.messages import reserve_message
 from weir_gateway.flow.ports import SchedulerPort, WorkerPort
 from weir_gateway.flow.request_log import log_end
 from weir_gateway.flow.request_records import RequestRecords
-from weir_gateway.flow.request_span import describe, start_span
+from weir_gateway.flow.request_span import RequestSpan, RequestSpans
 from weir_gateway.flow.reservation import Reservation
 from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.trail import Moment, Trail
@@ -60,7 +55,7 @@ class FrontDesk:
 
     Args:
         limiter, scheduler, workers: the other services.
-        settler, unheard, extender, records, metrics, tracing: see there.
+        settler, unheard, extender, records, metrics, spans: see there.
         clock: wall time of records.
         on_admitted, on_end: told of each request that was accepted, then and when it has ended.
         bounds, live_bounds: times.
@@ -77,7 +72,7 @@ class FrontDesk:
         extender: Extender,
         records: RequestRecords,
         metrics: GatewayMetrics,
-        tracing: Tracing,
+        spans: RequestSpans,
         clock: Clock,
         on_admitted: Callable[[LiveRequest], None] = lambda live: None,
         on_end: Callable[[LiveRequest, Ending], None] = lambda live, ending: None,
@@ -92,7 +87,7 @@ class FrontDesk:
         self._extender = extender
         self._records = records
         self._metrics = metrics
-        self._tracing = tracing
+        self._spans = spans
         self._clock = clock
         self._on_admitted = on_admitted
         self._on_end = on_end
@@ -108,7 +103,6 @@ class FrontDesk:
         *,
         trail: Trail,
         deadline_s: float,
-        traceparent: str = "",
         keeping: Keeping | None = None,
     ) -> Admission:
         """Reserves a request and sets it going.
@@ -121,7 +115,6 @@ class FrontDesk:
             trail: of the request, which gives it its id.
             ticket: kept when the request is admitted; given back when refused or refunded whole.
             deadline_s: after which it is stopped.
-            traceparent: of the caller; empty for the current span, or a new trace.
             keeping: says who charges the answer; None for the desk itself.
 
         Raises:
@@ -132,7 +125,7 @@ class FrontDesk:
             raise WeirError(
                 Reason.DRAINING, "this gateway is shutting down; try another", retry_after_s=1.0
             )
-        span = start_span(self._tracing, prepared, traceparent)
+        span = self._spans.start(prepared, trail)
         live = self._new_live(prepared, trail, deadline_s, span, keeping)
         admitted: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._run(live, ticket, admitted, span), name=live.id)
@@ -185,7 +178,7 @@ class FrontDesk:
         prepared: PreparedRequest,
         trail: Trail,
         deadline_s: float,
-        span: Span,
+        span: RequestSpan,
         keeping: Keeping | None,
     ) -> LiveRequest:
         live = LiveRequest(
@@ -196,11 +189,10 @@ class FrontDesk:
             clock=self._clock,
             call_later=asyncio.get_running_loop().call_later,
             deadline_s=deadline_s,
-            trace=TraceContext(traceparent=traceparent_of(span)),
+            trace=span.trace,
             bounds=self._live_bounds,
             keeping=keeping,
         )
-        span.set_attribute(names.REQUEST_ID, live.id)
         trail.begin(live)
         return live
 
@@ -209,10 +201,10 @@ class FrontDesk:
         live: LiveRequest,
         ticket: GuardTicket,
         admitted: asyncio.Future[Reservation],
-        span: Span,
+        span: RequestSpan,
     ) -> None:
         set_budget(None)
-        make_current(span)
+        span.make_current()
         bind_request(request_id=live.id, tenant_id=live.prepared.subject.tenant_id)
         arrived_us = live.facts.arrived_us = self._clock.now_us()
         self._records.add(live)
@@ -223,7 +215,7 @@ class FrontDesk:
                 await self._live_and_end(live, ticket, reservation, admitted, span, arrived_us)
         except Exception as error:
             _log.error("request_failed", exc_info=error)
-            mark_failed(span, error)
+            span.broken(error)
             self._fail(live, admitted)
         finally:
             live.trail.let_go()
@@ -236,11 +228,11 @@ class FrontDesk:
         live: LiveRequest,
         ticket: GuardTicket,
         admitted: asyncio.Future[Reservation],
-        span: Span,
+        span: RequestSpan,
     ) -> Reservation | None:
         request = reserve_message(live.id, live.prepared, lease_s=self._bounds.lease_s)
         try:
-            with self._child_span(names.SPAN_RESERVE):
+            with span.child(names.SPAN_RESERVE):
                 reservation = await self._limiter.reserve(request)
         except WeirError as error:
             ticket.give_back()
@@ -248,7 +240,7 @@ class FrontDesk:
                 self._settler.undo(request)
             live.on_refused()
             self._metrics.refused(error, live.prepared.subject.tenant_id)
-            span.set_attribute(names.REASON, error.reason)
+            span.refused(error)
             _log.info("request refused", reason=error.reason)
             if not admitted.done():
                 admitted.set_exception(error)
@@ -265,7 +257,7 @@ class FrontDesk:
         ticket: GuardTicket,
         reservation: Reservation,
         admitted: asyncio.Future[Reservation],
-        span: Span,
+        span: RequestSpan,
         arrived_us: int,
     ) -> None:
         live.on_reserved(reservation)
@@ -281,20 +273,22 @@ class FrontDesk:
         record = record_of(live, ending)
         if ours:
             # The lease is free before the reply ends, unless the limiter is away.
-            await self._settle(live, ending, record)
+            await self._settle(live, ending, record, span)
         if not ending.started:
             ticket.give_back()
         live.delivery.finish(ending)
         self._records.close(live, record)
         live.trail.close(record, ending.terminal)
         self._on_end(live, ending)
-        self._metrics.ended(record, arrived_us, exemplar_of(span))
-        describe(span, record)
+        self._metrics.ended(record, arrived_us, exemplar_of(span.span))
+        span.ended(record, ending)
         log_end(record, arrived_us)
 
-    async def _settle(self, live: LiveRequest, ending: Ending, record: LifecycleRecord) -> None:
+    async def _settle(
+        self, live: LiveRequest, ending: Ending, record: LifecycleRecord, span: RequestSpan
+    ) -> None:
         try:
-            with self._child_span(names.SPAN_SETTLE):
+            with span.child(names.SPAN_SETTLE):
                 close = self._settler.settle if live.keeping is None else self._settler.give_back
                 await close(live.id, live.facts.record, ending, record)
             live.trail.note(Moment.SETTLED, tokens=record.usage.total_tokens)
@@ -302,12 +296,6 @@ class FrontDesk:
             live.trail.note(Moment.LEFT_TO_SWEEP, error=error)
             self._metrics.unsettled()
             _log.error("left_to_sweep", request_id=live.id, reason=error.reason)
-
-    def _child_span(self, name: str) -> AbstractContextManager[object]:
-        """A span of a call; none where the request is not sampled, to save its time."""
-        if trace.get_current_span().is_recording():
-            return self._tracing.span(name, kind=SpanKind.CLIENT)
-        return nullcontext()
 
     def _fail(self, live: LiveRequest, admitted: asyncio.Future[Reservation]) -> None:
         """A fault of ours: whoever waits is told, with nothing but the id."""

@@ -25,6 +25,7 @@ from weir.worker.v1.worker_service_pb2 import AttemptDelta
 from weir_core.clock import Clock
 from weir_core.errors import Reason
 from weir_core.errors.faults import is_worker_fault
+from weir_core.telemetry.traceparent import child_of
 from weir_gateway.flow.delivery import Delivery, Waiting
 from weir_gateway.flow.ending import (
     Ending,
@@ -126,6 +127,7 @@ class LiveRequest:
     def on_reserved(self, reservation: Reservation) -> None:
         """It may run: queue it, unless it was stopped meanwhile."""
         self.facts.reserve(reservation, self._clock.now_us())
+        self.trail.reservation_id = reservation.id
         self.trail.note(Moment.RESERVED, tokens=self.facts.reserved_tokens)
         if self._stop is not None:
             self._end()
@@ -293,7 +295,11 @@ class LiveRequest:
         )
         self.state = State.STARTED
         message = start_message(
-            self.prepared, self.facts, event, deadline_us=self._deadline_us, trace=self.trace
+            self.prepared,
+            self.facts,
+            event,
+            deadline_us=self._deadline_us,
+            trace=self._trace_of(event.attempt.number),
         )
         self._workers.start(event.worker_id, event.worker_address, message, self)
         self.on_placed()
@@ -371,6 +377,11 @@ class LiveRequest:
             return
         self._terminal = record
         self._end()
+
+    def _trace_of(self, number: int) -> TraceContext:
+        """Of an attempt: its span is told by those ids when the request has ended."""
+        own = child_of(self.trace.traceparent, number)
+        return TraceContext(traceparent=own, tracestate=self.trace.tracestate)
 
     def _note_wait(self, reason: int, position: int) -> None:
         if reason and reason != self._waits_for:

@@ -127,7 +127,6 @@ class Reception:
         size: int,
         ticket: GuardTicket | None = None,
         deadline_s: float | None = None,
-        traceparent: str = "",
         complete: Completion | None = None,
         keeping: Keeping | None = None,
     ) -> Admission:
@@ -140,7 +139,6 @@ class Reception:
                 are served meanwhile.
             ticket: of `take_ticket`; None to count the request here.
             deadline_s: the client's; None for none.
-            traceparent: of the client.
             complete: run after `parse`, on the loop.
             keeping: says who charges the answer, and gives the request its id; what is kept may
                 live as long as `deadline_s` says. None for the front desk.
@@ -160,7 +158,6 @@ class Reception:
                 ticket=ticket or self.take_ticket(caller),
                 trail=trail,
                 deadline_s=deadline_s,
-                traceparent=traceparent,
                 complete=complete,
                 keeping=keeping,
             )
@@ -177,7 +174,6 @@ class Reception:
         ticket: GuardTicket,
         trail: Trail,
         deadline_s: float | None,
-        traceparent: str,
         complete: Completion | None,
         keeping: Keeping | None,
     ) -> Admission:
@@ -203,13 +199,12 @@ class Reception:
             life_s = min(life_s, self._most_s)
             if degrades and may_degrade(caller.policy):
                 ends_at = time.monotonic() + life_s
-                arrival = Arrival(caller, self.take_ticket, ends_at, traceparent, trail)
+                arrival = Arrival(caller, self.take_ticket, ends_at, trail)
                 return await self._degrader.admit(arrival, request, prepared, ticket)
         return await self._desk.admit(
             prepared,
             ticket,
             trail=trail,
             deadline_s=life_s,
-            traceparent=traceparent,
             keeping=keeping,
         )

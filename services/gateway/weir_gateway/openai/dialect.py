@@ -95,6 +95,7 @@ def request_headers(live: LiveRequest) -> list[tuple[bytes, bytes]]:
     """Headers of our own that answers of every dialect have."""
     headers = [
         (b"x-request-id", live.id.encode()),
+        (b"traceresponse", live.trace.traceparent.encode()),
         (b"x-weir-model", header_safe(live.prepared.subject.model).encode()),
         (b"x-weir-max-new-tokens", str(live.prepared.max_new_tokens).encode()),
         (b"x-weir-priority", str(live.prepared.priority).encode()),

@@ -98,7 +98,6 @@ class GenerationEndpoint(Endpoint):
             parse,
             size=len(body),
             ticket=ticket,
-            traceparent=exchange.header("traceparent") or "",
             complete=complete,
         )
         if may_degrade(caller.policy):

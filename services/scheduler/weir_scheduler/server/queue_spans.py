@@ -8,10 +8,10 @@ from opentelemetry.trace import Span
 from weir_core.errors import WeirError
 from weir_core.telemetry import names
 from weir_core.telemetry.error_kind import error_attributes, kind_of
+from weir_core.telemetry.traceparent import as_sampled
 from weir_core.telemetry.tracing import (
     Attribute,
     Tracing,
-    as_sampled,
     context_from,
     mark_refused,
     unrecorded_span,
