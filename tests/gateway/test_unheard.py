@@ -5,6 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from weir_core.errors import Reason, WeirError
+from weir_core.telemetry.tracing import Tracing
 from weir_gateway.flow.unheard import Call, Unheard
 from weir_gateway.metrics import GatewayMetrics
 
@@ -42,7 +43,7 @@ def given_up(registry: CollectorRegistry) -> float | None:
 
 
 async def test_all_are_heard_in_order_once_somebody_hears(registry: CollectorRegistry) -> None:
-    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry))
+    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry), Tracing("gateway"))
     for number in range(100):
         unheard.add(limiter.call(f"{number:03}"))
     while not limiter.asked:
@@ -58,7 +59,7 @@ async def test_all_are_heard_in_order_once_somebody_hears(registry: CollectorReg
 
 
 async def test_one_that_is_never_heard_holds_up_nobody(registry: CollectorRegistry) -> None:
-    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry))
+    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry), Tracing("gateway"))
     limiter.away = False
     unheard.add(limiter.call("poison", lasts_s=0.2))
     for number in range(100):
@@ -73,7 +74,7 @@ async def test_one_that_is_never_heard_holds_up_nobody(registry: CollectorRegist
 async def test_what_is_too_much_or_too_late_is_left_to_the_sweep(
     registry: CollectorRegistry,
 ) -> None:
-    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry), most=2)
+    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry), Tracing("gateway"), most=2)
     for name in ("a", "b", "c"):
         unheard.add(limiter.call(name))
     assert (len(unheard), given_up(registry)) == (2, 1)
@@ -82,7 +83,7 @@ async def test_what_is_too_much_or_too_late_is_left_to_the_sweep(
 
 
 async def test_a_stop_tries_once_more(registry: CollectorRegistry) -> None:
-    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry))
+    limiter, unheard = Limiter(), Unheard(GatewayMetrics(registry), Tracing("gateway"))
     unheard.add(limiter.call("a"))
     limiter.away = False
     await unheard.stop(5.0)

@@ -142,10 +142,10 @@ class Edge:
         )
         limiter = Limiter(self._limiter_channel, timeout_s=settings.limiter_timeout_s)
         self._limiter = limiter
-        self._extender = Extender(limiter, _extend_bounds(settings))
+        self._extender = Extender(limiter, telemetry.tracing, _extend_bounds(settings))
         self._views = MetricsViews(settings, telemetry.registry, token)
         metrics = self._views.metrics
-        self.unheard = Unheard(metrics)
+        self.unheard = Unheard(metrics, telemetry.tracing)
         self._spans = RequestSpans(telemetry.tracing, clock)
         self.history = HistoryRoom(
             settings,

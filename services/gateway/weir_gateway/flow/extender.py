@@ -8,13 +8,19 @@ answer that somebody keeps no progress is reported: unless it is settled, it is 
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+from opentelemetry.trace import Span, SpanKind
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import Extension, ExtensionResult
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import from_refusal
 from weir_core.tasks import end_task
+from weir_core.telemetry import names
 from weir_core.telemetry.logs import get_logger
+from weir_core.telemetry.traceparent import is_sampled
+from weir_core.telemetry.tracing import Tracing
 from weir_gateway.flow.ending import StopCause, access_ended, failed, quota_stopped
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
@@ -25,6 +31,7 @@ from weir_gateway.links.limiter import Limiter
 _log = get_logger(__name__)
 
 _MAX_BATCH = 1_000
+_MOST_LINKS = 128
 # Reasons after which a reservation holds nothing any more.
 _LEASE_GONE = (
     Reason.RESERVATION_EXPIRED,
@@ -67,11 +74,15 @@ class Extender:
 
     Args:
         limiter: the client.
+        tracing: each call is a span of one of its requests, with links to the others.
         bounds: when.
     """
 
-    def __init__(self, limiter: Limiter, bounds: ExtendBounds | None = None) -> None:
+    def __init__(
+        self, limiter: Limiter, tracing: Tracing, bounds: ExtendBounds | None = None
+    ) -> None:
         self._limiter = limiter
+        self._tracing = tracing
         self._bounds = bounds or ExtendBounds()
         self._tracked: dict[str, _Tracked] = {}
         self._task: asyncio.Task[None] | None = None
@@ -135,7 +146,8 @@ class Extender:
         for tracked in due:
             tracked.next_at = now + self._bounds.ttl_s / 3
         try:
-            results = await self._limiter.extend(extensions)
+            with self._span(due):
+                results = await self._limiter.extend(extensions)
         except WeirError as error:
             _log.warning("extend_failed", reason=error.reason, requests=len(due))
             for tracked in due:
@@ -147,6 +159,18 @@ class Extender:
             result = by_id.get(tracked.live.facts.reservation_id)
             if result is not None:
                 self._take(tracked, extension, result)
+
+    def _span(self, due: Sequence[_Tracked]) -> AbstractContextManager[Span]:
+        traces = [tracked.live.trace.traceparent for tracked in due]
+        recorded = list(filter(is_sampled, traces))
+        return self._tracing.span(
+            names.SPAN_EXTEND,
+            # Under one that is not recorded neither is this, nor what the ratelimiter does for it.
+            parent=(recorded or traces)[0],
+            kind=SpanKind.CLIENT,
+            attributes={names.EXTENSIONS: len(due)},
+            links=recorded[1:_MOST_LINKS],
+        )
 
     def _go_on(self, tracked: _Tracked, now: float) -> None:
         """Without the ratelimiter a request runs on, but not beyond its lease and what it holds."""

@@ -11,6 +11,8 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
     ReserveRequest,
 )
 from weir_core.errors import WeirError
+from weir_core.telemetry.context import current_tenant_id
+from weir_core.telemetry.tracing import current_traceparent
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.messages import settle_message
 from weir_gateway.flow.unheard import NOT_HEARD, Call, Unheard
@@ -89,7 +91,8 @@ class Settler:
 
     def _later(self, request_id: str, send: Callable[[], Awaitable[None]], most_s: float) -> None:
         gives_up_at = asyncio.get_running_loop().time() + most_s
-        self._unheard.add(Call(request_id, send, gives_up_at))
+        tenant_id, traceparent = current_tenant_id(), current_traceparent()
+        self._unheard.add(Call(request_id, send, gives_up_at, tenant_id, traceparent))
 
     async def _close(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> None:
         if ending.started:

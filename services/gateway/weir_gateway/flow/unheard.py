@@ -5,10 +5,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from opentelemetry.trace import SpanKind
+
 from weir_core.errors import Reason, WeirError
 from weir_core.rpc.framed import Backoff
 from weir_core.tasks import end_task
+from weir_core.telemetry import names
+from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
+from weir_core.telemetry.tracing import Tracing
 from weir_gateway.metrics import GatewayMetrics
 
 _log = get_logger(__name__)
@@ -27,11 +32,15 @@ class Call:
         request_id: of the request that it is about.
         send: makes it once; raises WeirError.
         gives_up_at: time of the loop after which the ratelimiter's sweep has it.
+        tenant_id: whose request that is.
+        traceparent: of the span that it was first made in; empty for none.
     """
 
     request_id: str
     send: Callable[[], Awaitable[None]]
     gives_up_at: float
+    tenant_id: str = ""
+    traceparent: str = ""
 
 
 class Unheard:
@@ -39,11 +48,13 @@ class Unheard:
 
     Args:
         metrics: what is given up is counted.
+        tracing: each time is a span in the trace of its request.
         most: calls kept; about 3 kB each. More are given up at once.
     """
 
-    def __init__(self, metrics: GatewayMetrics, *, most: int = 20_000) -> None:
+    def __init__(self, metrics: GatewayMetrics, tracing: Tracing, *, most: int = 20_000) -> None:
         self._metrics = metrics
+        self._tracing = tracing
         self._most = most
         self._calls: deque[Call] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -106,8 +117,16 @@ class Unheard:
 
     async def _try(self, call: Call) -> bool:
         """Whether nothing is left to do for a call, for good or ill."""
+        # Of this call alone: each is tried in a task of its own.
+        bind_request(request_id=call.request_id, tenant_id=call.tenant_id)
         try:
-            await call.send()
+            with self._tracing.span(
+                names.SPAN_SETTLE_LATE,
+                parent=call.traceparent,
+                kind=SpanKind.CLIENT,
+                attributes={names.REQUEST_ID: call.request_id},
+            ):
+                await call.send()
         except WeirError as error:
             late = asyncio.get_running_loop().time() >= call.gives_up_at
             if error.reason in NOT_HEARD and not late:
