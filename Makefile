@@ -56,6 +56,7 @@ format: $(VENV)/.installed-dev ## Format Python and protos, apply safe fixes
 proto: $(VENV)/.installed-dev ## Regenerate the gRPC stubs and the generated pages of docs/
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python tools/generate_monitoring.py
 
 docs: $(VENV)/.installed-dev ## Build the documentation site into build/site; dead links fail
 	$(BIN)/python -m tools.site_pages.build

@@ -26,6 +26,9 @@ class LedgerMetrics:
             ("cause",),
             registry=registry,
         )
+        # There from the start, at 0: an increase from nothing is none.
+        for cause in ("database", "store", "rejected"):
+            self._errors.labels(cause)
         self._events = Gauge(
             "weir_ratelimiter_ledger_lag_events",
             "Events that the ledger has not taken yet",

@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from weir_core.clock import Clock
-from weir_core.errors import WeirError
+from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.busiest import Busiest
 from weir_core.telemetry.exemplars import exemplar_of_parent
 from weir_core.telemetry.metrics import TTFT_BUCKETS, LabelCap
@@ -62,6 +62,8 @@ class QueueMetrics:
             ("model", "class"),
             registry=registry,
         )
+        # There from the start, at 0: an increase from nothing is none.
+        self._requeues.labels(Reason.WORKER_LOST.value)
         tenants.bind(self._rejections, self._service)
 
     def refused(self, request: NewRequest, cause: WeirError) -> None:
