@@ -1,5 +1,6 @@
 """What waits in each pool, and how fast it goes: for operators."""
 
+from collections import Counter
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -10,10 +11,12 @@ from weir_scheduler.queues.forecast import Forecast
 from weir_scheduler.queues.group import GROUPS, Group
 from weir_scheduler.queues.lane import Lane
 from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.queues.rounds.weighted.service_counters import SCALE
 from weir_scheduler.rules.routing import pool_named
 from weir_scheduler.rules.rules import Isolation, PoolRules
 
 _MOST_TENANTS = 20
+_MOST_SERVED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class TenantStatus:
         waiting: requests.
         waiting_cost: their summed estimated cost, tokens.
         share: its part beside what waits now; 0 at a cap of its own, or where weights say nothing.
+        counter: service over weight that its turns have counted, beyond the least of those here.
     """
 
     tenant_id: str
@@ -33,6 +37,24 @@ class TenantStatus:
     waiting: int
     waiting_cost: int
     share: float
+    counter: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantService:
+    """What a tenant gets of a pool.
+
+    Attributes:
+        tenant_id: whose.
+        weight: its own.
+        served: weighted tokens of service, lately.
+        running: attempts.
+    """
+
+    tenant_id: str
+    weight: int
+    served: int
+    running: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +91,7 @@ class PoolStatus:
         workers: that are known and not lost.
         drain_per_s: estimated cost that left the queue per second while workers were full.
         groups: what waits.
+        services: what tenants get, the most served first, some at most.
     """
 
     key: LaneKey
@@ -77,6 +100,7 @@ class PoolStatus:
     workers: int
     drain_per_s: float
     groups: tuple[GroupStatus, ...]
+    services: tuple[TenantService, ...] = ()
 
 
 class PoolView:
@@ -131,6 +155,19 @@ class PoolView:
             workers=len(serving),
             drain_per_s=lane.tokens_per_second(now_us) if lane is not None else 0.0,
             groups=_groups(lane, now_us) if lane is not None else (),
+            services=self._services(lane, now_us) if lane is not None else (),
+        )
+
+    def _services(self, lane: Lane, now_us: int) -> tuple[TenantService, ...]:
+        """Those that were served lately, and those of which something runs or waits."""
+        served = lane.served_lately(now_us)
+        running = Counter(one.tenant_id for one in self._state.attempts if one.lane_key == lane.key)
+        waiting = dict.fromkeys(tenant_id for _, tenant_id, _ in lane.queues())
+        tenants = dict.fromkeys([*served, *running, *waiting])
+        most = nlargest(_MOST_SERVED, tenants, key=lambda one: (one in waiting, served.get(one, 0)))
+        return tuple(
+            TenantService(one, lane.weight_of(one), served.get(one, 0), running[one])
+            for one in most
         )
 
     def _rules(self, key: LaneKey) -> PoolRules | None:
@@ -153,14 +190,17 @@ def _groups(lane: Lane, now_us: int) -> tuple[GroupStatus, ...]:
                 tenants=len(backlog),
                 share=lane.share(group),
                 newcomer=lane.forecast_newcomer(group, now_us),
-                most=_most(backlog, weighted=lane.pool.isolation is Isolation.WEIGHTED),
+                most=_most(lane, group, backlog),
             )
         )
     return tuple(groups)
 
 
-def _most(backlog: Backlog, *, weighted: bool) -> tuple[TenantStatus, ...]:
+def _most(lane: Lane, group: Group, backlog: Backlog) -> tuple[TenantStatus, ...]:
+    weighted = lane.pool.isolation is Isolation.WEIGHTED
     largest = nlargest(_MOST_TENANTS, backlog.tenants(), key=lambda one: one[1].whole.cost)
+    counters = {tenant_id: lane.counter(group, tenant_id) for tenant_id, _ in largest}
+    least = min(counters.values(), default=0)
     return tuple(
         TenantStatus(
             tenant_id,
@@ -170,6 +210,7 @@ def _most(backlog: Backlog, *, weighted: bool) -> tuple[TenantStatus, ...]:
             tenant.weight / backlog.ready_weight
             if weighted and not backlog.is_blocked(tenant_id)
             else 0.0,
+            (counters[tenant_id] - least) / SCALE,
         )
         for tenant_id, tenant in largest
     )

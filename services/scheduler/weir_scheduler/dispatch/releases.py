@@ -33,7 +33,11 @@ class Releases:
         """Corrects the service charged for an attempt to `service`, weighted tokens."""
         lane = self._state.lanes[attempt.lane_key]
         lane.charge(
-            attempt.request_class, attempt.tenant_id, service - attempt.charged, long=attempt.long
+            attempt.request_class,
+            attempt.tenant_id,
+            service - attempt.charged,
+            long=attempt.long,
+            now_us=self._state.now_us(),
         )
         attempt.charged = service
 

@@ -1,6 +1,6 @@
 """Everything that waits for one kind of worker."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from weir_scheduler.queues.backlog import Amount, Backlog, rank_of
@@ -12,6 +12,7 @@ from weir_scheduler.queues.forecast import Ahead, Forecast, Rates, forecast
 from weir_scheduler.queues.group import GROUPS, Group, group_of
 from weir_scheduler.queues.group_turns import GroupTurns
 from weir_scheduler.queues.lane_key import LaneKey
+from weir_scheduler.queues.recent_service import RecentService
 from weir_scheduler.queues.rounds.locality.cached_pieces import PrefixReader
 from weir_scheduler.queues.rounds.named import new_round
 from weir_scheduler.queues.rounds.tenant_round import TenantRound
@@ -65,6 +66,7 @@ class Lane:
         self._windows = {request_class: BatchWindow() for request_class in RequestClass}
         self._busy = BusyClock()
         self._drain = DrainRate(began_us=0)
+        self._recent = RecentService()
 
     def __len__(self) -> int:
         return sum(len(tenants) for tenants in self._rounds.values())
@@ -174,10 +176,17 @@ class Lane:
         return min(closes_us for closes_us in closes if closes_us is not None)
 
     def charge(
-        self, request_class: RequestClass, tenant_id: str, service: int, *, long: bool = False
+        self,
+        request_class: RequestClass,
+        tenant_id: str,
+        service: int,
+        *,
+        long: bool = False,
+        now_us: int = 0,
     ) -> None:
         """Adds weighted tokens of service; negative gives back."""
         if service:
+            self._recent.add(tenant_id, service, now_us)
             group = Group(request_class, long)
             self._turns.charge(group, service)
             self._rounds[group].charge(tenant_id, service)
@@ -214,6 +223,18 @@ class Lane:
     def backlog(self, group: Group) -> Backlog:
         """Counts of what waits in a group."""
         return self._backlogs[group]
+
+    def served_lately(self, now_us: int) -> Mapping[str, int]:
+        """Weighted tokens of service by tenant, lately; see `RecentService`."""
+        return self._recent.totals(now_us)
+
+    def counter(self, group: Group, tenant_id: str) -> int:
+        """What the turns of a group have counted for a tenant; see `TenantRound`."""
+        return self._rounds[group].counter(tenant_id)
+
+    def weight_of(self, tenant_id: str) -> int:
+        """A tenant's weight."""
+        return self._weight_of(tenant_id)
 
     def share(self, group: Group) -> float:
         """Part of the service that a group has beside what waits now."""

@@ -8,8 +8,14 @@ from google.protobuf.duration_pb2 import Duration
 
 from weir.common.v1 import subject_pb2
 from weir.scheduler.v1 import scheduler_service_pb2 as wire
-from weir_scheduler.dispatch.pool_view import GroupStatus, PoolStatus, TenantStatus
+from weir_scheduler.dispatch.pool_view import (
+    GroupStatus,
+    PoolStatus,
+    TenantService,
+    TenantStatus,
+)
 from weir_scheduler.queues.entry import RequestClass
+from weir_scheduler.queues.recent_service import WINDOW_US
 from weir_scheduler.queues.wait_reason import WaitReason
 from weir_scheduler.slo.objective import SloStatus, WindowStatus
 
@@ -33,6 +39,8 @@ def pool_status(status: PoolStatus) -> wire.PoolStatus:
         workers=status.workers,
         drain_tokens_per_second=status.drain_per_s,
         queues=[_queue(group) for group in status.groups],
+        services=[_service(one) for one in status.services],
+        service_window=_duration(WINDOW_US),
     )
 
 
@@ -88,6 +96,16 @@ def _tenant(status: TenantStatus) -> wire.TenantQueue:
         waiting=status.waiting,
         waiting_tokens=status.waiting_cost,
         share_millis=round(status.share * 1000),
+        counter=status.counter,
+    )
+
+
+def _service(status: TenantService) -> wire.TenantService:
+    return wire.TenantService(
+        tenant_id=status.tenant_id,
+        weight=status.weight,
+        served_tokens=status.served,
+        running=status.running,
     )
 
 

@@ -1071,6 +1071,8 @@ class PoolStatus(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     DRAIN_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
+    SERVICES_FIELD_NUMBER: _builtins.int
+    SERVICE_WINDOW_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     model: _builtins.str
     model_version: _builtins.str
@@ -1089,6 +1091,14 @@ class PoolStatus(_message.Message):
     """Estimated cost that left the queue per second while workers were full, tokens; 0: unknown."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueStatus]: ...
+    @_builtins.property
+    def services(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantService]:
+        """What tenants get of it: those of which something waits, then the most served; 256 at most."""
+
+    @_builtins.property
+    def service_window(self) -> _duration_pb2.Duration:
+        """Length of the window that `services` are of."""
+
     def __init__(
         self,
         *,
@@ -1102,14 +1112,51 @@ class PoolStatus(_message.Message):
         workers: _builtins.int = ...,
         drain_tokens_per_second: _builtins.float = ...,
         queues: _abc.Iterable[Global___QueueStatus] | None = ...,
+        services: _abc.Iterable[Global___TenantService] | None = ...,
+        service_window: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["service_window", b"service_window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_tokens_per_second", b"drain_tokens_per_second", "isolation", b"isolation", "live_workers", b"live_workers", "model", b"model", "model_version", b"model_version", "pool", b"pool", "queues", b"queues", "scheduler_policy", b"scheduler_policy", "tenant_id", b"tenant_id", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_tokens_per_second", b"drain_tokens_per_second", "isolation", b"isolation", "live_workers", b"live_workers", "model", b"model", "model_version", b"model_version", "pool", b"pool", "queues", b"queues", "scheduler_policy", b"scheduler_policy", "service_window", b"service_window", "services", b"services", "tenant_id", b"tenant_id", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PoolStatus: _TypeAlias = PoolStatus  # noqa: Y015
+
+@_typing.final
+class TenantService(_message.Message):
+    """What one tenant gets of a pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SERVED_TOKENS_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    weight: _builtins.int
+    """Its weight, 1 to 1000."""
+    served_tokens: _builtins.int
+    """Service within the window: prompt tokens that were computed, and output tokens by their
+    weight. What is charged beforehand and given back later may be of different windows.
+    """
+    running: _builtins.int
+    """Attempts that run."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        weight: _builtins.int = ...,
+        served_tokens: _builtins.int = ...,
+        running: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["running", b"running", "served_tokens", b"served_tokens", "tenant_id", b"tenant_id", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantService: _TypeAlias = TenantService  # noqa: Y015
 
 @_typing.final
 class QueueStatus(_message.Message):
@@ -1172,6 +1219,7 @@ class TenantQueue(_message.Message):
     WAITING_FIELD_NUMBER: _builtins.int
     WAITING_TOKENS_FIELD_NUMBER: _builtins.int
     SHARE_MILLIS_FIELD_NUMBER: _builtins.int
+    COUNTER_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     weight: _builtins.int
     """Its weight, 1 to 1000."""
@@ -1182,6 +1230,10 @@ class TenantQueue(_message.Message):
     """Its share of the class and length while what waits now waits, thousandths; 0 while it is at
     a cap of its own. Of a pool that is not weighted 0.
     """
+    counter: _builtins.float
+    """Service over weight that its turns have counted, beyond the least of the tenants here: the
+    least goes first. Of a pool that is not weighted 0.
+    """
     def __init__(
         self,
         *,
@@ -1190,10 +1242,11 @@ class TenantQueue(_message.Message):
         waiting: _builtins.int = ...,
         waiting_tokens: _builtins.int = ...,
         share_millis: _builtins.int = ...,
+        counter: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["share_millis", b"share_millis", "tenant_id", b"tenant_id", "waiting", b"waiting", "waiting_tokens", b"waiting_tokens", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "share_millis", b"share_millis", "tenant_id", b"tenant_id", "waiting", b"waiting", "waiting_tokens", b"waiting_tokens", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

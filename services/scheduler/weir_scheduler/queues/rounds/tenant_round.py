@@ -40,5 +40,11 @@ class TenantRound(Protocol):
     def queue_of(self, tenant_id: str) -> TenantQueue | None:
         """The queue of a tenant; None when nothing of it waits."""
 
+    def counter(self, tenant_id: str) -> int:
+        """Service counted for a tenant, in 1/`service_counters.SCALE` weighted tokens over weight.
+
+        The least goes first; 0 where turns are not by service.
+        """
+
     def tenants(self) -> Iterable[str]:
         """Tenants of which something waits."""

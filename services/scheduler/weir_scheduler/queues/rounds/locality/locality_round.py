@@ -130,6 +130,10 @@ class LocalityRound:
         """Tenants of which something waits."""
         return self._queues.tenants()
 
+    def counter(self, tenant_id: str) -> int:
+        """The tenant's counter, in 1/`service_counters.SCALE` weighted tokens."""
+        return self._counters.value(tenant_id)
+
     def deficit(self, tenant_id: str) -> int:
         """What is left of a tenant's grants, in 1/`service_counters.SCALE` weighted tokens."""
         return self._grant - self._counters.value(tenant_id)
