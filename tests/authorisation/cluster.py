@@ -28,6 +28,8 @@ async def running_cluster(folder: Path, gateway: str) -> AsyncIterator[Channels]
         worker = await stack.enter_async_context(running_worker())
         addresses = {
             "weir.directory": gateway,
+            "weir.gateway": gateway,
+            "weir.process": gateway,
             "weir.ratelimiter": await _limiter(stack, folder, gateway),
             "weir.scheduler": scheduler.app.address,
             "weir.worker": worker.app.address,

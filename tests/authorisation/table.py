@@ -85,6 +85,11 @@ RPCS: dict[str, RpcRow] = {
     f"{_GATEWAY}.PrefixService/DeletePrefix": _of("prefix", "name"),
     f"{_GATEWAY}.PrefixService/WarmPrefix": _of("prefix", "name"),
     **_all(f"{_GATEWAY}.HistoryService", RpcRow(Door.VIEWER), "GetHistory WatchHistory"),
+    f"{_GATEWAY}.InsightService/ExplainRequest": RpcRow(Door.VIEWER, "request", "request_id"),
+    f"{_GATEWAY}.InsightService/GetConfiguration": _ADMIN,
+    **_all(f"{_GATEWAY}.InsightService", RpcRow(Door.VIEWER), "ListRequests GetKvMap"),
+    **_all(f"{_GATEWAY}.InsightPeerService", _CLUSTER, "FindRequest ListOwnRequests"),
+    **_all("weir.process.v1.ProcessService", _CLUSTER, "GetSettings"),
     **_all(
         f"{_GATEWAY}.AdminService",
         _ADMIN,
@@ -124,7 +129,8 @@ RPCS: dict[str, RpcRow] = {
     **_all(
         "weir.worker.v1.WorkerService",
         _CLUSTER,
-        "Execute Generate Abort ReleaseSession GetTerminalRecord GetLoad GetModelInfo Drain",
+        "Execute Generate Abort ReleaseSession GetTerminalRecord GetLoad GetModelInfo Drain "
+        "GetKvMap",
     ),
     # Envoy and KEDA cannot send our secret: off unless they are given an address, or asked for.
     "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": RpcRow(Door.PRIVATE),

@@ -6,8 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
+
+from tests.gateway.fake_ledger import FakeLedger
 from tests.gateway.fake_server import FakeServer, not_played, wire_reason
 from weir.ratelimiter.v1 import ratelimiter_service_pb2 as rl
+from weir.ratelimiter.v1.ledger_service_pb2_grpc import add_LedgerServiceServicer_to_server
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import (
     RateLimiterServiceServicer,
     add_RateLimiterServiceServicer_to_server,
@@ -41,8 +45,13 @@ class FakeLimiter(RateLimiterServiceServicer):
 
     def __init__(self) -> None:
         self.reset()
-        self.server = FakeServer(lambda s: add_RateLimiterServiceServicer_to_server(self, s))
+        self._ledger = FakeLedger(lambda: self.accounts.values())
+        self.server = FakeServer(self._add_to)
         self._streams = AccountStreams(self, Tracing("fake"))
+
+    def _add_to(self, server: grpc.aio.Server) -> None:
+        add_RateLimiterServiceServicer_to_server(self, server)
+        add_LedgerServiceServicer_to_server(self._ledger, server)
 
     async def Multiplex(  # type: ignore[override]
         self, request_iterator: AsyncIterator[rl.MultiplexRequest], context: Any

@@ -20,7 +20,7 @@ from weir_core.rpc.framed import FramedConnection
 class FakeScheduler(SchedulerServiceServicer):
     """Dispatches at once to the first worker that is not excluded, or as a test says."""
 
-    ConnectWorker = DrainWorker = ListQueue = staticmethod(not_played)
+    ConnectWorker = DrainWorker = staticmethod(not_played)
     GetPoolStatus = GetScalingSignals = staticmethod(not_played)
 
     def __init__(self, workers: list[FakeWorker]) -> None:
@@ -56,6 +56,22 @@ class FakeScheduler(SchedulerServiceServicer):
             view.registration.worker_id = worker.worker_id
             view.registration.model = self.model
         return answer
+
+    async def ListQueue(
+        self, request: sched.ListQueueRequest, context: Any
+    ) -> sched.ListQueueResponse:
+        return sched.ListQueueResponse(
+            requests=[
+                sched.QueuedRequest(
+                    request_id=waiting.request_id,
+                    subject=waiting.subject,
+                    position=at,
+                    reason=sched.QueueReason.QUEUE_REASON_WORKER_FULL,
+                )
+                for at, waiting in enumerate(self._waiting.values(), start=1)
+                if request.tenant_id in ("", waiting.subject.tenant_id)
+            ]
+        )
 
     async def Dispatch(  # type: ignore[override]
         self, request_iterator: AsyncIterator[sched.DispatchRequest], context: Any

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -29,6 +29,7 @@ from pydantic_settings import (
 )
 
 from weir_core.errors.startup import StartupError
+from weir_core.settings_origin import Origins
 from weir_core.telemetry.redaction import MASK, is_hidden, mask_keys
 
 _file_values: ContextVar[Mapping[str, Any]] = ContextVar(
@@ -136,6 +137,13 @@ class ServiceSettings(BaseSettings):
         description="parent process; its death ends this one, and SIGINT is ignored",
     )
 
+    _origins: Origins = PrivateAttr(default_factory=Origins)
+
+    @property
+    def origins(self) -> Origins:
+        """Where the values come from, as far as `load_settings` read them."""
+        return self._origins
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -165,10 +173,13 @@ def load_settings(cls: type[S], argv: Sequence[str], *, prog: str = "weir") -> S
     SystemExit(0) after `--help`.
     """
     _refuse_unknown_environment(cls)
-    token = _file_values.set(_read_file(_config_path(cls, argv)))
+    file = _read_file(_config_path(cls, argv))
+    token = _file_values.set(file)
     try:
         cli: dict[str, Any] = {"_cli_parse_args": list(argv), "_cli_prog_name": prog}
-        return cls(**cli)
+        settings = cls(**cli)
+        settings._origins = Origins.of(_prefix(cls), argv, file)
+        return settings
     except ValidationError as exc:
         raise StartupError(_explained(cls, exc)) from None
     except SettingsError as exc:

@@ -10,6 +10,7 @@ from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
 from weir_core.process.http import HttpServer
+from weir_core.process.process_servicer import add_process_service
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_core.rpc.health import add_health
 from weir_core.rpc.interceptors import default_interceptors
@@ -118,6 +119,7 @@ class GatewayApp:
             self._watcher.start()
         if self.edge is not None:
             await self.edge.start()
+            self.edge.insight.start(self.grpc_address, self.internal_address)
         await self._server.start()
         if self.edge is not None and self.control is not None:
             # The other services wait for the directory meanwhile, and get it.
@@ -177,6 +179,7 @@ class GatewayApp:
         if self.control is not None:
             self.control.serve(self._server)
             services.append(DIRECTORY_SERVICE)
+        add_process_service(self._server, "gateway", self.settings)
         add_reflection(self._server, services)
         return services
 

@@ -57,7 +57,7 @@ class Doors:
                 mend="set edge_tls, or let nothing but a proxy with TLS reach the address",
             )
         internal = ""
-        if settings.internal_address and settings.role != "edge":
+        if settings.internal_address:
             internal = bind(server, settings.internal_address, "internal_address", self.services)
         return public, internal
 

@@ -50,6 +50,11 @@ class GatewaySettings(ServiceSettings):
         description="host:port of the directory for the other services, apart from the clients' "
         "grpc_address; needed with tls or edge_tls, unless role is edge",
     )
+    peer_address: str = Field(
+        "",
+        description="host:port at which the other gateways that share the state reach this one, "
+        "with the cluster secret; empty: internal_address, or the bound grpc_address",
+    )
     metrics_address: str = Field(
         "", description="host:port of another /metrics; empty: on http_address alone"
     )

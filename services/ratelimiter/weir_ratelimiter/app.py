@@ -13,6 +13,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import (
 from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
+from weir_core.process.process_servicer import add_process_service
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.interceptors import (
     MetricsInterceptor,
@@ -104,6 +105,7 @@ class RateLimiterApp:
             self._limits_known,
         )
         add_RateLimiterServiceServicer_to_server(servicer, self.server)
+        add_process_service(self.server, "ratelimiter", self._settings)
         self._draining.push_async_callback(servicer.drain)
         if self._settings.envoy_address:
             self.envoy_server = envoy_server(

@@ -13,6 +13,7 @@ from weir_core.directory import DirectoryIndex
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
 from weir_core.process.grpc_port import bind
+from weir_core.process.process_servicer import add_process_service
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
@@ -100,6 +101,7 @@ class SchedulerApp:
         self._leadership = self._choose_leadership()
         self._roll = self._build_roll()
         health = self._health = add_health(self._server, [SERVICE])
+        add_process_service(self._server, "scheduler", self._settings)
         add_reflection(self._server, [SERVICE, *([KEDA_SERVICE] if self._settings.keda else [])])
         self._watcher.on_change(self._use)
         self._watcher.start()

@@ -12,6 +12,7 @@ from weir_core.errors import WeirError
 from weir_core.errors.startup import StartupError
 from weir_core.process.address import check_free
 from weir_core.process.grpc_port import bind
+from weir_core.process.process_servicer import add_process_service
 from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.leader_channels import LeaderChannels
@@ -182,6 +183,7 @@ class WorkerApp:
             clock=self._clock,
         )
         add_WorkerServiceServicer_to_server(servicer, server)
+        add_process_service(server, "worker", self.settings)
         add_reflection(server, [SERVICE])
         health = self._health = add_health(server, [SERVICE])
         await server.start()

@@ -69,6 +69,7 @@ class Trail:
     Attributes:
         live: the request while it lives, once it is reserved for.
         begun_us: when that began.
+        reservation_id: of what holds its tokens.
         subject, prompt_tokens: of it; the subject before is the caller alone.
         record, terminal: the one record of its end, and that of its worker.
         error: why it was refused.
@@ -92,6 +93,7 @@ class Trail:
         "prompt_tokens",
         "record",
         "request_id",
+        "reservation_id",
         "subject",
         "terminal",
     )
@@ -102,6 +104,7 @@ class Trail:
         self.arrived_us = clock.now_us()
         self.moments: list[Noted] = [(self.arrived_us, Moment.ARRIVED, None)]
         self.begun_us = 0
+        self.reservation_id = ""
         self.subject: Subject | None = None
         self.prompt_tokens = 0
         self.left_out = 0

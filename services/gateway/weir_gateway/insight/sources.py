@@ -1,0 +1,178 @@
+"""What other services know of one request, each asked in bounded time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from weir.common.v1.lifecycle_pb2 import Attempt, TerminalRecord
+from weir.common.v1.subject_pb2 import Subject
+from weir.ratelimiter.v1.ledger_service_pb2 import (
+    LedgerRow,
+    LedgerRowKind,
+    ListRowsRequest,
+    RowFilter,
+)
+from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceStub
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainRequest, Reservation
+from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceStub
+from weir.scheduler.v1.scheduler_service_pb2 import (
+    ListQueueRequest,
+    ListQueueResponse,
+    ListWorkersRequest,
+    ListWorkersResponse,
+    QueuedRequest,
+    WorkerView,
+)
+from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from weir.worker.v1.worker_service_pb2 import GetKvMapRequest, GetTerminalRecordRequest, KvMap
+from weir.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
+from weir_core.errors import Reason, WeirError
+from weir_core.errors.status import from_rpc_error
+from weir_core.rpc.leader_channels import LeaderChannels
+
+if TYPE_CHECKING:
+    from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
+
+_CALL_S = 1.5
+_PAGE, _MOST_PAGES = 1_000, 5
+_T = TypeVar("_T")
+
+Open = Callable[[str, str], grpc.aio.Channel]
+"""A channel to `host:port` of a service of that name."""
+
+
+class Sources:
+    """Asks ratelimiter, ledger, scheduler and workers.
+
+    Args:
+        limiter: channel to the ratelimiter, which serves the ledger too.
+        schedulers: the scheduler, or several.
+        open_channel: to a worker.
+    """
+
+    def __init__(
+        self, limiter: grpc.aio.Channel, schedulers: LeaderChannels, open_channel: Open
+    ) -> None:
+        self._limiter = RateLimiterServiceStub(limiter)
+        self._ledger = LedgerServiceStub(limiter)
+        self._schedulers = schedulers
+        self._open = open_channel
+
+    async def reservation(self, subject: Subject, reservation_id: str) -> Reservation | None:
+        """What holds the tokens of a request, or did lately. Raises WeirError."""
+        request = ExplainRequest(
+            subject=Subject(tenant_id=subject.tenant_id), reservation_id=reservation_id
+        )
+        try:
+            answer = await _asked(self._limiter.Explain(request, timeout=_CALL_S), _LIMITER)
+        except WeirError as error:
+            if error.reason in (Reason.RESERVATION_NOT_FOUND, Reason.NOT_FOUND):
+                return None
+            raise
+        return answer.reservation if answer.HasField("reservation") else None
+
+    async def charge(self, request_id: str, tenant_id: str) -> LedgerRow | None:
+        """The charge of a request; of any tenant where `tenant_id` is empty. Raises WeirError."""
+        wanted = RowFilter(request_id=request_id, tenant_id=tenant_id)
+        request = ListRowsRequest(filter=wanted, page_size=10)
+        answer = await _asked(self._ledger.ListRows(request, timeout=_CALL_S), _LIMITER)
+        charge = LedgerRowKind.LEDGER_ROW_KIND_CHARGE
+        return next((row for row in answer.rows if row.kind == charge), None)
+
+    async def queue_place(self, request_id: str, tenant_id: str) -> QueuedRequest | None:
+        """Where a request waits; None where it does not any more. Raises WeirError."""
+        token = ""
+        for _ in range(_MOST_PAGES):
+            request = ListQueueRequest(tenant_id=tenant_id, page_size=_PAGE, page_token=token)
+            answer = await self._of_scheduler(partial(_list_queue, request))
+            for queued in answer.requests:
+                if queued.request_id == request_id:
+                    return queued
+            token = answer.next_page_token
+            if not token:
+                return None
+        raise WeirError(
+            Reason.OVERLOADED, f"it waits behind the first {_PAGE * _MOST_PAGES} of its tenant"
+        )
+
+    async def workers(self) -> list[WorkerView]:
+        """The workers as the scheduler sees them. Raises WeirError."""
+        return list((await self._of_scheduler(_list_workers)).workers)
+
+    async def terminal(self, worker_id: str, request_id: str) -> TerminalRecord | None:
+        """What a worker counted at the end of a request. Raises WeirError."""
+        worker = await self._worker(worker_id)
+        request = GetTerminalRecordRequest(attempt=Attempt(request_id=request_id))
+        async with self._open(worker.registration.address, "worker") as channel:
+            stub = WorkerServiceStub(channel)
+            try:
+                answer = await _asked(stub.GetTerminalRecord(request, timeout=_CALL_S), _WORKER)
+            except WeirError as error:
+                if error.reason is Reason.NOT_FOUND:
+                    return None
+                raise
+        return answer.terminal
+
+    async def kv_map(self, worker_id: str, first_block: int) -> tuple[WorkerView, KvMap]:
+        """The KV blocks of a worker. Raises WeirError: NOT_FOUND, or it does not answer."""
+        worker = await self._worker(worker_id)
+        request = GetKvMapRequest(first_block=first_block)
+        async with self._open(worker.registration.address, "worker") as channel:
+            stub = WorkerServiceStub(channel)
+            answer = await _asked(stub.GetKvMap(request, timeout=_CALL_S), _WORKER)
+        return worker, answer.map
+
+    async def _worker(self, worker_id: str) -> WorkerView:
+        found = [view for view in await self.workers() if view.registration.worker_id == worker_id]
+        if not found:
+            raise WeirError(
+                Reason.NOT_FOUND,
+                f"the scheduler knows no worker {worker_id[:128]}",
+                field="worker_id",
+            )
+        return found[0]
+
+    async def _of_scheduler(
+        self, call: "Callable[[SchedulerServiceAsyncStub], Awaitable[_T]]"
+    ) -> _T:
+        """Asks the active one: a standby says which that is."""
+        error: WeirError | None = None
+        for _ in self._schedulers.addresses:
+            try:
+                answer = await _asked(call(SchedulerServiceStub(self._schedulers.current)), _SCHED)
+            except WeirError as told:
+                error = told
+                self._schedulers.lost(told)
+            else:
+                self._schedulers.answered()
+                return answer
+        assert error is not None
+        raise error
+
+
+_LIMITER = (Reason.LIMITER_UNAVAILABLE, "the ratelimiter")
+_SCHED = (Reason.SCHEDULER_UNAVAILABLE, "the scheduler")
+_WORKER = (Reason.NO_WORKER, "the worker")
+
+
+def _list_queue(
+    request: ListQueueRequest, stub: "SchedulerServiceAsyncStub"
+) -> Awaitable[ListQueueResponse]:
+    return stub.ListQueue(request, timeout=_CALL_S)
+
+
+def _list_workers(stub: "SchedulerServiceAsyncStub") -> Awaitable[ListWorkersResponse]:
+    return stub.ListWorkers(ListWorkersRequest(), timeout=_CALL_S)
+
+
+async def _asked(call: Awaitable[_T], peer: tuple[Reason, str]) -> _T:
+    try:
+        async with asyncio.timeout(2 * _CALL_S):
+            return await call
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error, unavailable_as=peer[0], peer=peer[1]) from None
+    except TimeoutError:
+        raise WeirError(peer[0], f"{peer[1]} did not answer in time") from None
