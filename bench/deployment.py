@@ -24,7 +24,11 @@ _LIMITS: list[dict[str, Any]] = [
 
 @asynccontextmanager
 async def deployment(
-    *, null: bool, otlp: str = "", environment: Mapping[str, str] | None = None
+    *,
+    null: bool,
+    otlp: str = "",
+    environment: Mapping[str, str] | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[tuple[LocalStack, Client]]:
     """The four services as processes, and a client of their gateway.
 
@@ -32,11 +36,12 @@ async def deployment(
         null: serve the model that computes nothing, else the default model.
         otlp: where traces go; empty: nowhere.
         environment: of the services, beside that of this process.
+        parameters: of the model, such as `batch_wait_ms`, in place of the defaults.
     """
     with TemporaryDirectory(prefix="weir-bench-") as folder:
         key = generate_key("dev")
         directory = Path(folder, "directory.yaml")
-        directory.write_text(await _directory(null, key))
+        directory.write_text(await _directory(null, key, parameters or {}))
         options = StackOptions(
             port=0,
             null=null,
@@ -66,13 +71,14 @@ def resident_megabytes(pid: int) -> float:
     return total / 1e6
 
 
-async def _directory(null: bool, key: NewKey) -> str:
+async def _directory(null: bool, key: NewKey, parameters: Mapping[str, Any]) -> str:
     model = await choose_model(None, null, _say)
     served = {
         "name": model.name,
         "versions": [{"version": "1", "folder": str(model.folder)}],
         "max_context": model.max_context,
         "limits": _LIMITS,
+        "parameters": dict(parameters),
     }
     tenant = {
         "id": _TENANT,

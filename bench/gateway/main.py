@@ -54,17 +54,26 @@ async def main() -> None:
     """Measures what there is, in turn."""
     parser = argparse.ArgumentParser(description="Our gateway beside others")
     parser.add_argument("--quick", action="store_true", help="only see that it runs")
-    quick: bool = parser.parse_args().quick
+    parser.add_argument(
+        "--window-ms",
+        type=int,
+        default=0,
+        help="our batch_wait_ms, which the others have nothing of: 0, or 2 to 10",
+    )
+    args = parser.parse_args()
+    quick: bool = args.quick
     with TemporaryDirectory(prefix="weir-bench-gateways-") as folder:
-        samples = await _measure_all(Path(folder), _QUICK if quick else _FULL)
+        effort = _QUICK if quick else _FULL
+        samples = await _measure_all(Path(folder), effort, args.window_ms)
     figures = figures_of(samples)
-    print(json.dumps(figures | ({"quick": True} if quick else {})))
+    told = {"window_ms": args.window_ms} | ({"quick": True} if quick else {})
+    print(json.dumps(figures | told))
 
 
-async def _measure_all(folder: Path, effort: Effort) -> Samples:
+async def _measure_all(folder: Path, effort: Effort, window_ms: int) -> Samples:
     samples = Samples()
     async with AsyncExitStack() as running:
-        targets = await _targets(folder, running)
+        targets = await _targets(folder, running, window_ms)
         for target in targets:
             await _run(target, Samples(), effort.warm_s, effort.warm_s)
         for number in range(effort.runs):
@@ -75,10 +84,11 @@ async def _measure_all(folder: Path, effort: Effort) -> Samples:
     return samples
 
 
-async def _targets(folder: Path, running: AsyncExitStack) -> list[Target]:
+async def _targets(folder: Path, running: AsyncExitStack, window_ms: int) -> list[Target]:
     """Everything that starts, ours first."""
     os.environ["WEIR_WORKER__NULL_STEP_US"] = str(_STEP_US)
-    stack, _ = await running.enter_async_context(deployment(null=True))
+    ours = deployment(null=True, parameters={"batch_wait_ms": window_ms})
+    stack, _ = await running.enter_async_context(ours)
     welcome = stack.welcome
     other = await running.enter_async_context(second_gateway(stack))
     urls = [f"http://{address}/v1/chat/completions" for address in (welcome.http, other)]
