@@ -7,6 +7,9 @@ import { seriesOf } from "../lib/colors.js";
 /** A word in a capsule; tone: `good`, `warn`, `bad`, `accent` or none. */
 export const badge = (text, tone = "") => h("span.badge", { class: tone }, text);
 
+/** A name as it is written in code, settings and metrics. */
+export const code = (text) => h("code", null, text);
+
 /** A square in the colour of a name. */
 export const swatch = (name) => h("span.swatch", { vars: { "--swatch": `var(--${seriesOf(name)})` } });
 

@@ -22,10 +22,11 @@ export function timeChart({ title, series, format, span = 6, height = 150, area 
     h("span.swatch", { vars: { "--swatch": `var(--${one.color})` } }), one.label, values[index])));
   const figure = h("figure.chart", { tabIndex: 0, role: "img", "aria-label": title }, canvasBox);
   const element = h(`section.card.span-${span}`, { "aria-label": title },
-    h("header", null, h("h2", null, title), legend, when), h("div.pad", null, figure));
+    h("header", null, h("h2", null, title), when), legend, h("div.pad", null, figure));
 
   let data = [[], ...series.map(() => [])];
   let plot = null;
+  let length = 0;
 
   function readOut(index) {
     const at = index ?? lastKnown(data);
@@ -36,7 +37,7 @@ export function timeChart({ title, series, format, span = 6, height = 150, area 
   function build() {
     plot?.destroy();
     fill(canvasBox);
-    plot = new uPlot(optionsOf({ series, format, height, area, group, top, width: canvasBox.clientWidth || 300, readOut }), data, canvasBox);
+    plot = new uPlot(optionsOf({ axisLength: () => length, series, format, height, area, group, top, width: canvasBox.clientWidth || 300, readOut }), data, canvasBox);
   }
 
   const sizes = new ResizeObserver(() => plot?.setSize({ width: canvasBox.clientWidth, height }));
@@ -52,7 +53,9 @@ export function timeChart({ title, series, format, span = 6, height = 150, area 
 
   return {
     element,
-    setData(times, columns) {
+    /** Shows columns over times; with `seconds` the axis has that length, whatever is known. */
+    setData(times, columns, seconds = 0) {
+      length = seconds;
       data = [times.map((text) => Date.parse(text) / 1000), ...series.map((one) => columns[one.key] ?? times.map(() => null))];
       plot?.setData(data);
       if (!plot || plot.cursor.idx === null || plot.cursor.idx === undefined) readOut(null);
@@ -61,7 +64,7 @@ export function timeChart({ title, series, format, span = 6, height = 150, area 
   };
 }
 
-function optionsOf({ series, format, height, area, group, top, width, readOut }) {
+function optionsOf({ axisLength, series, format, height, area, group, top, width, readOut }) {
   const [ink, line] = [color("ink-3"), color("line")];
   const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px Inter, system-ui, sans-serif" };
   return {
@@ -70,7 +73,7 @@ function optionsOf({ series, format, height, area, group, top, width, readOut })
     padding: [8, 8, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { size: 7 }, sync: group ? { key: group } : undefined },
-    scales: { x: { time: true }, y: { range: (_, low, high) => rangeOf(high, top) } },
+    scales: { x: { time: true, range: (_, low, high) => [axisLength() && high !== null ? high - axisLength() : low, high] }, y: { range: (_, low, high) => rangeOf(high, top) } },
     axes: [
       { ...axis, grid: { show: false }, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => clockOf(tick, ticks)) },
       { ...axis, size: 58, space: 34, gap: 6, values: (_, ticks) => ticks.map((tick) => format(tick)) },

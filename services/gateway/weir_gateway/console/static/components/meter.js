@@ -1,7 +1,7 @@
 // Use against a limit: used, what is held besides, and the words to it.
 
 import { h } from "../lib/dom.js";
-import { percent, short } from "../lib/format.js";
+import { percent, quantity, short } from "../lib/format.js";
 
 /** Tone of a share in use: calm, near the limit, at the limit. */
 export const toneOf = (share) => (share >= 0.98 ? "bad" : share >= 0.8 ? "warn" : "");
@@ -27,5 +27,5 @@ export function limitMeter(limit) {
   if (limit.used_share === null) return "–";
   const held = limit.limit ? (limit.held ?? 0) / limit.limit : 0;
   return meter({ share: limit.used_share, held: Math.min(held, limit.used_share), label: `${limit.id} in use`,
-    words: [`${short(limit.used)} of ${short(limit.limit)}`, percent(limit.used_share)] });
+    words: [`${quantity(limit.used, limit.unit, { rough: true })} of ${quantity(limit.limit, limit.unit, { rough: true })}`, percent(limit.used_share)] });
 }

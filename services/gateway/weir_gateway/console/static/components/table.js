@@ -105,7 +105,7 @@ export class Table {
   #window() {
     if (this.rows.length <= VIRTUAL_FROM) return [0, this.rows.length];
     const first = Math.floor(this.element.scrollTop / ROW);
-    const seen = Math.ceil((this.element.clientHeight || 800) / ROW);
+    const seen = Math.ceil(innerHeight / ROW);
     return [Math.max(0, first - SPARE), Math.min(this.rows.length, first + seen + SPARE)];
   }
 
@@ -178,13 +178,14 @@ function go(path) {
   document.dispatchEvent(new CustomEvent("weir:go", { detail: path }));
 }
 
-/** A small table of cells as they are: heads, rows of cells. */
+/** A small table of cells as they are. A head begins with `#`: numbers; `~`: not on a phone. */
 export function plainTable(label, heads, rows) {
+  const classes = heads.map((text) => `${/^~?#/.test(text) ? "number" : ""} ${text.startsWith("~") ? "low-2" : ""}`);
   const body = rows.map((cells) => h("tr", null, cells.map((cell, index) => {
-    const element = h("td", { class: heads[index].startsWith("#") ? "number" : "" });
+    const element = h("td", { class: classes[index] });
     append(element, [cell]);
     return element;
   })));
-  const head = heads.map((text) => h("th", { scope: "col", class: text.startsWith("#") ? "number" : "" }, text.replace(/^#/, "")));
+  const head = heads.map((text, index) => h("th", { scope: "col", class: classes[index] }, text.replace(/^[~#]+/, "")));
   return h("div.table-wrap", null, h("table", { "aria-label": label }, h("thead", null, h("tr", null, head)), h("tbody", null, body)));
 }

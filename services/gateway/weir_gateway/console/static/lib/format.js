@@ -24,6 +24,7 @@ export function short(value) {
 function digits(value) {
   const size = Math.abs(value);
   if (size >= 100 || Number.isInteger(value)) return whole.format(value);
+  if (size < 0.01) return String(Number(value.toPrecision(2)));
   return value.toFixed(size >= 10 ? 1 : 2);
 }
 
@@ -80,6 +81,13 @@ export function money(amount) {
   const [units, fraction = ""] = String(amount).split(".");
   const kept = fraction.replace(/0+$/, "");
   return `${whole.format(BigInt(units || "0"))}.${kept.padEnd(2, "0")}`;
+}
+
+/** A number in its unit: money in the deployment's currency, all else counted. Exact unless `rough`. */
+export function quantity(value, unit, { rough = false } = {}) {
+  if (!isKnown(value)) return UNKNOWN;
+  if (unit === "currency_nanos") return rough ? short(value / 1e9) : money((value / 1e9).toFixed(9));
+  return rough ? short(value) : count(value);
 }
 
 /** `QUEUE_REASON` and `running_out` as words. */

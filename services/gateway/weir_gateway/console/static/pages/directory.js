@@ -2,7 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { append, fill, h } from "../lib/dom.js";
-import { count, UNKNOWN, words } from "../lib/format.js";
+import { count, short, UNKNOWN, words } from "../lib/format.js";
 import { poll } from "../lib/poll.js";
 import { badge, empty, facts, failure } from "../components/bits.js";
 import { card } from "../components/card.js";
@@ -35,8 +35,8 @@ export function open(root, { signal }) {
 
 function draw(body, directory) {
   const kinds = ["tenants", "users", "keys", "plans", "models", "pools"];
-  const figures = stats([["version", "Version"], ...kinds.map((kind) => [kind, kind[0].toUpperCase() + kind.slice(1)])]);
-  figures.set("version", count(directory.version), "", `from a ${directory.source}`);
+  const figures = stats([["source", "Kept in a"], ...kinds.map((kind) => [kind, kind[0].toUpperCase() + kind.slice(1)])]);
+  figures.set("source", directory.source, "", `version ${directory.version}`);
   for (const kind of kinds) figures.set(kind, count(directory.counts[kind]));
   fill(body, figures.element,
     card("Models", { bare: true }, modelTable(directory.models)),
@@ -47,14 +47,17 @@ function draw(body, directory) {
 
 function modelTable(models) {
   if (!models.length) return empty("No model", "Nothing can be served until the directory has a model.", "weir models served put MODEL");
-  return plainTable("Models", ["Model", "Aliases", "Versions by weight", "Pool", "#Longest context", "#Price in", "#Price cached", "#Price out"], models.map((model) => [
+  return plainTable("Models", ["Model", "Aliases", "Versions by weight", "Pool", "#Longest context", "#In, per M tokens", "#Cached", "#Out"], models.map((model) => [
     model.name, model.aliases?.join(", ") || UNKNOWN, model.versions.map(({ version, weight }) => `${version}: ${weight}`).join(", "), model.pool || "own",
-    count(model.max_context_tokens), model.price?.input ?? UNKNOWN, model.price?.cached_input ?? UNKNOWN, model.price?.output ?? UNKNOWN]));
+    count(model.max_context_tokens), ...["input", "cached_input", "output"].map((kind) => perMillion(model.price?.[kind]))]));
 }
+
+/** Prices are of a token; people compare those of a million. */
+const perMillion = (price) => (price ? short(Number(price) * 1e6) : UNKNOWN);
 
 function limitList(limits) {
   if (!limits?.length) return h("p.muted", null, "No limit.");
-  return facts(limits.map((limit) => [h("span.mono", null, limit.id), [limit.text, " ", limit.kind && badge(words(limit.kind))]]));
+  return facts(limits.map((limit) => [h("span.mono", null, limit.id), [limit.text.replace(/\d{4,}/g, (digits) => count(Number(digits))), " ", limit.shadow && badge("shadow")]]));
 }
 
 function policyOf(policy) {
@@ -72,6 +75,6 @@ function flat(value, prefix = "") {
   return Object.entries(value).flatMap(([key, inner]) => {
     if (inner === null || inner === "" || (Array.isArray(inner) && !inner.length)) return [];
     if (typeof inner === "object" && !Array.isArray(inner)) return flat(inner, `${prefix}${key}.`);
-    return [[prefix + key, Array.isArray(inner) ? inner.map((each) => (typeof each === "object" ? JSON.stringify(each) : each)).join(", ") : String(inner)]];
+    return [[prefix + key, Array.isArray(inner) ? inner.map((each) => (typeof each === "object" ? JSON.stringify(each) : each)).join(", ") : String(inner).replace(/^[A-Z]+(?:_[A-Z]+)+$/, words)]];
   });
 }

@@ -2,10 +2,10 @@
 
 import { get } from "../lib/api.js";
 import { append, fill, h } from "../lib/dom.js";
-import { count, duration, durationParts, percent, plural, short, words } from "../lib/format.js";
+import { count, duration, durationParts, percent, plural, short } from "../lib/format.js";
 import { nameSeries } from "../lib/colors.js";
 import { poll } from "../lib/poll.js";
-import { badge, empty, failure, named } from "../components/bits.js";
+import { badge, code, empty, failure, named } from "../components/bits.js";
 import { card, drawCard } from "../components/card.js";
 import { timeChart } from "../components/chart.js";
 import { segments } from "../components/segments.js";
@@ -43,7 +43,7 @@ export function open(root, { session, query, signal }) {
     const history = await get("history", { window_s: span, step_s: Math.max(2, Math.ceil(span / POINTS)) }, signal).catch(withTrouble);
     trouble.hidden = true;
     drawCard(trouble, history, ({ times, series }) => {
-      for (const chart of charts) chart.setData(times, series);
+      for (const chart of charts) chart.setData(times, series, Number(span));
     });
     trouble.hidden = !history.error;
   }
@@ -71,7 +71,7 @@ function chartsOf(admin, signal) {
   const all = [
     { title: "Tokens", format: rate, area: true, series: [
       { key: "output_tokens_per_s", label: "output", color: "series-1" }, { key: "prompt_tokens_per_s", label: "prompt", color: "series-4" },
-      { key: "cached_tokens_per_s", label: "of it cached", color: "series-2" }] },
+      { key: "cached_tokens_per_s", label: "cached", color: "series-2" }] },
     { title: "Time to first token", format: duration, series: [{ key: "ttft_p50_s", label: "p50", color: "series-1" }, { key: "ttft_p95_s", label: "p95", color: "series-5" }] },
     { title: "Requests", format: rate, series: [{ key: "requests_per_s", label: "accepted", color: "series-6" }, { key: "refused_per_s", label: "refused", color: "series-5" }] },
     { title: "In flight", format: short, area: true, series: [{ key: "in_flight", label: "in flight", color: "series-3" }, { key: "waiting", label: "waiting", color: "series-2" }] },
@@ -99,9 +99,9 @@ function drawTraffic(part, figures, parts, admin) {
   figures.set("ttft95", ...durationParts(traffic.ttft?.p95_s ?? null), traffic.ttft?.count ? `p99 ${duration(traffic.ttft.p99_s)}` : "");
   figures.set("flight", count(traffic.in_flight), "", `${short(traffic.requests_per_s)} requests/s`);
   const refusals = traffic.refusals.reduce((sum, each) => sum + each.count, 0);
-  figures.set("refused", short(traffic.refused_per_s), "/s", refusals ? `${count(refusals)} in the last minute` : "none in the last minute", refusals ? "warn" : "");
+  figures.set("refused", short(traffic.refused_per_s), "/s", refusals ? `${count(refusals)} in a minute` : "none in a minute", refusals ? "warn" : "");
   fill(parts.refusals, traffic.refusals.length
-    ? barList("Refused by limit", traffic.refusals.map(({ limit, count: value }) => ({ name: limit, value, text: count(value), color: "series-5" })))
+    ? barList("Refused by limit", traffic.refusals.map(({ limit, count: value }) => ({ name: code(limit), value, text: count(value), color: "series-5" })))
     : empty("Nothing was refused", "Every request of the last minute fitted its limits.", "weir limits show TENANT"));
   nameSeries((traffic.tenants ?? []).map((each) => each.tenant));
   if (admin) fill(parts.tenants, trafficTable("Busiest tenants", "Tenant", traffic.tenants, ({ tenant }) => h("a", { href: `/console/tenants/${encodeURIComponent(tenant)}` }, named(tenant))));
@@ -110,7 +110,7 @@ function drawTraffic(part, figures, parts, admin) {
 
 function trafficTable(label, first, rows, name) {
   if (!rows?.length) return empty("No traffic in the last minute", "Send a request and it shows here at once.", "weir chat \"Hello\"");
-  return plainTable(label, [first, "#Requests/s", "#Output/s", "#In flight", "#TTFT p95"], rows.slice(0, 8).map((row) =>
+  return plainTable(label, [first, "~#Requests/s", "#Output/s", "#In flight", "#TTFT p95"], rows.slice(0, 8).map((row) =>
     [name(row), short(row.requests_per_s), short(row.output_tokens_per_s), count(row.in_flight), duration(row.ttft?.p95_s ?? null)]));
 }
 
@@ -123,7 +123,7 @@ function drawQueue(part, figures, parts) {
   const queue = part.data;
   figures.set("waiting", count(queue.waiting), "", queue.waiting ? `oldest ${duration(queue.oldest_wait_s)}` : "nobody waits");
   fill(parts.reasons, queue.reasons.length
-    ? barList("Waiting by reason", queue.reasons.map((each) => ({ name: words(each.reason), under: each.text, value: each.count, text: count(each.count), color: "series-2" })))
+    ? barList("Waiting by reason", queue.reasons.map((each) => ({ name: code(each.reason), under: each.text, value: each.count, text: count(each.count), color: "series-2" })))
     : empty("Nothing waits", "Every request that was accepted has a worker."));
 }
 
@@ -133,10 +133,10 @@ function drawWorkers(part, figures) {
     figures.set("kv", "–", "", part.error.reason);
     return;
   }
-  const { ready, total, draining, lost, running, kv_use: used, kv_free_blocks: free } = part.data;
+  const { ready, total, draining, lost, running, kv_use: used, kv_blocks: blocks } = part.data;
   const trouble = [draining && `${draining} draining`, lost && `${lost} lost`].filter(Boolean).join(", ");
   figures.set("workers", count(ready), `of ${count(total)}`, trouble || `${plural(running, "request")} running`, ready === 0 ? "bad" : lost ? "warn" : "");
-  figures.set("kv", percent(used), "", `${count(free)} free or cached`);
+  figures.set("kv", percent(used), "", `of ${count(blocks)}`);
 }
 
 function drawAlerts(part, box) {

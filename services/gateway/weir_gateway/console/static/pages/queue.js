@@ -2,11 +2,11 @@
 
 import { get } from "../lib/api.js";
 import { append, fill, h, setText } from "../lib/dom.js";
-import { count, duration, percent, plural, short, words } from "../lib/format.js";
+import { count, duration, plural, short, words } from "../lib/format.js";
 import { nameSeries } from "../lib/colors.js";
 import { poll } from "../lib/poll.js";
 import { allPages } from "../lib/pages.js";
-import { badge, empty, failure, named } from "../components/bits.js";
+import { badge, code, empty, failure, named } from "../components/bits.js";
 import { card, drawCard } from "../components/card.js";
 import { barList } from "../components/bar_list.js";
 import { plainTable, Table } from "../components/table.js";
@@ -84,12 +84,12 @@ const distinct = (rows, key) => [...new Set(rows.map((row) => row[key]))].sort()
 function reasonsOf(rows) {
   const found = new Map();
   for (const { reason, text } of rows) found.set(reason, { text, count: (found.get(reason)?.count ?? 0) + 1 });
-  return [...found].map(([reason, one]) => ({ name: words(reason), under: one.text, value: one.count, text: count(one.count), color: "series-2" }));
+  return [...found].map(([reason, one]) => ({ name: code(reason), under: one.text, value: one.count, text: count(one.count), color: "series-2" }));
 }
 
 function columnsOf(admin) {
   return [
-    { key: "id", label: "Request", value: (row) => row.request_id, cell: (row) => h("span.mono", null, row.request_id.slice(0, 13)) },
+    { key: "id", label: "Request", value: (row) => row.request_id, cell: (row) => h("span.mono.id", null, row.request_id.slice(0, 13)) },
     admin && { key: "tenant", label: "Tenant", value: (row) => row.tenant, cell: (row) => named(row.tenant) },
     { key: "user", label: "User", low: 3, value: (row) => row.user, cell: (row) => row.user },
     { key: "model", label: "Model", low: 2, value: (row) => row.model, cell: (row) => row.model },
@@ -101,12 +101,18 @@ function columnsOf(admin) {
   ].filter(Boolean);
 }
 
+/** The queues where somebody waits; of an idle pool the first, which is the usual one. */
+function queuesOf(pool) {
+  const busy = pool.queues.filter((queue) => queue.waiting > 0);
+  return busy.length ? busy : pool.queues.slice(0, 1);
+}
+
 function drawPools(pools, box) {
-  const rows = pools.flatMap((pool) => pool.queues.map((queue) => [
+  const rows = pools.flatMap((pool) => queuesOf(pool).map((queue) => [
     h("span", null, `${pool.pool} / ${pool.model} `, h("span.muted", null, pool.model_version)),
     badge(`${queue.class}${queue.long ? ", long" : ""}`), count(queue.waiting), short(queue.waiting_tokens),
-    percent(queue.share), `${pool.live_workers} of ${pool.workers}`, duration(queue.predicted_wait_s)]));
+    pool.policy, `${pool.live_workers} of ${pool.workers}`, duration(queue.predicted_wait_s)]));
   fill(box, rows.length
-    ? plainTable("Pools", ["Pool and model", "Class", "#Waiting", "#Tokens", "#Share", "#Workers", "#Predicted wait"], rows)
+    ? plainTable("Pools", ["Pool and model", "Class", "#Waiting", "#Tokens", "Order", "#Workers", "#Predicted wait"], rows)
     : empty("No pool yet", "A pool shows once a worker serves a model of the directory.", "weir up"));
 }

@@ -112,8 +112,8 @@ function joined(rows, older) {
 function columnsOf(admin) {
   const tokens = (row) => (isKnown(row.prompt_tokens) ? `${count(row.prompt_tokens)} + ${count(row.output_tokens)}` : "–");
   return [
-    { key: "arrival", label: "Arrived", value: (row) => row.arrival_time, cell: (row) => time(row.arrival_time) },
-    { key: "id", label: "Request", value: (row) => row.request_id, cell: (row) => h("a.mono", { href: `/console/requests/${encodeURIComponent(row.request_id)}`, tabIndex: -1 }, row.request_id.slice(0, 13)) },
+    { key: "arrival", label: "Arrived", low: 2, value: (row) => row.arrival_time, cell: (row) => time(row.arrival_time) },
+    { key: "id", label: "Request", value: (row) => row.request_id, cell: (row) => h("a.mono.id", { href: `/console/requests/${encodeURIComponent(row.request_id)}`, tabIndex: -1 }, row.request_id.slice(0, 13)) },
     admin && { key: "tenant", label: "Tenant", value: (row) => row.tenant, cell: (row) => named(row.tenant) },
     { key: "model", label: "Model", low: 2, value: (row) => row.model, cell: (row) => row.model ?? "–" },
     { key: "state", label: "State", value: (row) => row.state, cell: (row) => stateBadge(row) },

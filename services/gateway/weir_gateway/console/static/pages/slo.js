@@ -39,7 +39,7 @@ function draw(objectives, box, session) {
   }
   nameSeries(objectives.map((each) => each.tenant));
   const lengths = [...new Set(objectives.flatMap((each) => each.windows.map((window) => window.length_s)))].sort((a, b) => a - b);
-  const heads = ["Tenant", "Objective", "#Target", "#Of requests", "State", ...lengths.map((length) => `#Last ${duration(length)}`)];
+  const heads = ["Tenant", "Objective", "#Target", "~#Of requests", "State", ...lengths.map((length) => `#Last ${duration(length)}`)];
   return fill(box, plainTable("Objectives", heads, objectives.map((each) => [
     h("a", { href: `/console/tenants/${encodeURIComponent(each.tenant)}` }, named(each.tenant)), NAMES[each.objective] ?? each.objective, duration(each.target_s), percent(each.attainment_target),
     stateOf(each), ...lengths.map((length) => windowCell(each.windows.find((window) => window.length_s === length)))])));

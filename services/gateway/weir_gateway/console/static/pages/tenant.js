@@ -3,7 +3,7 @@
 
 import { get, pathOf } from "../lib/api.js";
 import { append, fill, h } from "../lib/dom.js";
-import { count, duration, money, words } from "../lib/format.js";
+import { count, duration, money, quantity, words } from "../lib/format.js";
 import { poll } from "../lib/poll.js";
 import { badge, empty, facts, failure, named, notice, time } from "../components/bits.js";
 import { card, drawCard } from "../components/card.js";
@@ -93,19 +93,19 @@ function drawLimits({ mode, binding, limits }, box) {
   if (!limits.length) return fill(box, empty("No limit", "Nothing bounds what this tenant may use.", "weir plans ls"));
   const rows = limits.map((limit) => [
     h("span.limit", null, h("span.mono", null, limit.id), limit.binding && badge("binds", "accent"), limit.shadow && badge("shadow")),
-    words(limit.layer), limitMeter(limit), limit.held === null ? "–" : count(limit.held), limit.remaining === null ? "–" : `${count(limit.remaining)}`,
-    limit.window || (limit.limit_type === "concurrency" ? "at once" : "rate"), time(limit.reset_time)]);
+    words(limit.layer), limitMeter(limit), quantity(limit.held, limit.unit), quantity(limit.remaining, limit.unit),
+    limit.window || (limit.limit_type === "concurrency" ? "at once" : "rate"), limit.limit_type === "concurrency" ? "as requests end" : time(limit.reset_time)]);
   return fill(box, mode === "degraded" && notice("warn", "Degraded.", "The limiter works without its store, on a share of the rates; numbers are of one process."),
-    h("p.pad-note", null, binding ? ["Refuses first now: ", h("span.mono", null, binding), "."] : "Nothing is near its limit."),
-    plainTable("Limits", ["Limit", "Layer", "In use", "#Held", "#Left", "Window", "Resets"], rows));
+    h("p.pad-note", null, binding ? ["Fullest now, so the first to refuse: ", h("span.mono", null, binding)] : "Nothing of any limit is used now."),
+    plainTable("Limits", ["Limit", "~Layer", "In use", "~#Held", "~#Left", "~Window", "~Resets"], rows));
 }
 
 const AGREE = { agree: ["good", "agree"], catching_up: ["accent", "catching up"], differ: ["bad", "differ"], unknown: ["", "unknown"] };
 
 function drawReconciliation(reconciliation, box) {
   const [tone, text] = AGREE[reconciliation.state];
-  const rows = reconciliation.checks.map((check) => [h("span.mono", null, check.what), check.window, count(check.account), count(check.held), count(check.ledger),
-    h("span", { class: check.difference ? "bad" : "good" }, count(check.difference)), badge(...[...AGREE[check.state]].reverse())]);
+  const rows = reconciliation.checks.map((check) => [h("span.mono", null, check.what), check.window, quantity(check.account, check.unit), quantity(check.held, check.unit), quantity(check.ledger, check.unit),
+    h("span", { class: check.difference ? "bad" : "good" }, quantity(check.difference, check.unit)), badge(...[...AGREE[check.state]].reverse())]);
   fill(box, h("div.title-row", null, badge(text, tone), h("span.soft", null, reconciliation.text)),
     rows.length ? h("div.inset", null, plainTable("Account against ledger", ["Window", "Of", "#Account", "#Held besides", "#Ledger", "#Difference", "State"], rows)) : null,
     facts([["Checked", time(reconciliation.checked_time)], ["Ledger is behind by", duration(reconciliation.lag_s)], ["Events waiting", count(reconciliation.waiting_events)]]));

@@ -2,7 +2,7 @@
 
 import { get, pathOf, post } from "../lib/api.js";
 import { append, fill, h } from "../lib/dom.js";
-import { count, percent, plural } from "../lib/format.js";
+import { count, duration, percent, plural } from "../lib/format.js";
 import { poll } from "../lib/poll.js";
 import { badge, empty, failure, since } from "../components/bits.js";
 import { card, drawCard } from "../components/card.js";
@@ -68,11 +68,12 @@ function draw(workers, box, change) {
   const rows = workers.map((worker) => [
     h("a.mono", { href: `/console/kv/${encodeURIComponent(worker.id)}`, title: "Its KV blocks" }, worker.id),
     h("span", { title: worker.state_reason }, badge(worker.state, TONES[worker.state] ?? ""), worker.state_reason && h("span.muted", null, ` ${worker.state_reason}`)),
-    h("span", null, worker.model, h("span.muted", null, ` ${worker.model_version}`)), worker.pool || "–", worker.device || "–",
-    count(worker.running), count(worker.pending),
-    meter({ share: worker.kv_use, label: `KV blocks of ${worker.id} held`, words: [`${count(worker.kv_blocks - worker.kv_free_blocks - worker.kv_cached_blocks)} of ${count(worker.kv_blocks)}`, percent(worker.kv_use)] }),
-    since(worker.last_report_time), worker.version || "–", button(worker, change)]);
-  fill(box, plainTable("Workers", ["Worker", "State", "Model", "Pool", "Device", "#Running", "#Pending", "KV blocks held", "Last report", "Version", ""], rows));
+    h("span", null, worker.model, h("span.muted", null, ` ${worker.model_version}, ${worker.pool || "own pool"}`)),
+    h("span", null, count(worker.running), worker.max_running && h("span.muted", null, ` of ${count(worker.max_running)}`)), count(worker.pending),
+    meter({ share: worker.kv_use, label: `KV blocks of ${worker.id} held`, words: [`${count(worker.kv_held_blocks)} of ${count(worker.kv_blocks)}`, percent(worker.kv_use)] }),
+    percent(worker.prefix_hit_rate), duration(worker.step_s), h("span", { title: worker.device }, percent(worker.device_use)), count(worker.preemptions),
+    since(worker.last_report_time), button(worker, change)]);
+  fill(box, plainTable("Workers", ["Worker", "State", "~Model, pool", "~#Running", "~#Pending", "KV blocks held", "~#Prefix hits", "~#Step", "~#Device", "~#Preempted", "~Last report", ""], rows));
 }
 
 function button(worker, change) {
