@@ -19,6 +19,18 @@ class Ended:
     stderr: str
 
 
+class _Stdout(io.TextIOWrapper):
+    """Text in memory, with the bytes below it that some commands write."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", newline="", write_through=True)
+
+    def getvalue(self) -> str:
+        told = self.buffer
+        assert isinstance(told, io.BytesIO)
+        return told.getvalue().decode()
+
+
 def weir(*arguments: str, given: str = "", **environment: str) -> Ended:
     """Runs a command as the installed `weir` does, with `given` on its standard input."""
     code = 0
@@ -26,7 +38,7 @@ def weir(*arguments: str, given: str = "", **environment: str) -> Ended:
         mock.patch.object(sys, "argv", ["weir", *arguments]),
         mock.patch.object(sys, "stdin", io.StringIO(given)),
         mock.patch.dict(os.environ, environment),
-        contextlib.redirect_stdout(io.StringIO()) as stdout,
+        contextlib.redirect_stdout(_Stdout()) as stdout,
         contextlib.redirect_stderr(io.StringIO()) as stderr,
     ):
         try:

@@ -86,41 +86,6 @@ def test_the_chat_line_works_as_pasted(stack: RunningStack) -> None:
     assert "tokens in" in shell(f"echo Hello | {line} --max-new-tokens 5")
 
 
-@pytest.mark.parametrize(
-    ("page", "language"),
-    [
-        ("README.md", "sh"),
-        ("README.md", "python"),
-        ("docs/api/responses.md", "python"),
-        ("docs/api/embeddings.md", "python"),
-    ],
-)
-def test_the_blocks_of_a_page_work(
-    stack: RunningStack, repo_root: Path, page: str, language: str
-) -> None:
-    section = (repo_root / page).read_text(encoding="utf-8")
-    if page == "README.md":
-        section = section[section.index("## Call it") : section.index("## Test it")]
-    blocks = [part.split("```")[0] for part in section.split(f"```{language}\n")[1:]]
-    assert blocks
-    for block in blocks:
-        program = block.replace("127.0.0.1:8001", stack.value("gRPC"))
-        program = program.replace("http://127.0.0.1:8000/v1", stack.value("OpenAI base")).replace(
-            '"smollm2"', f'"{stack.value("model")}"'
-        )
-        command = [sys.executable, "-c"] if language == "python" else ["bash", "-c"]
-        done = subprocess.run(
-            [*command, program],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**os.environ, "WEIR_API_KEY": stack.value("API key")},
-        )
-        assert done.returncode == 0, f"{block}\n{done.stderr}"
-        assert done.stdout.strip()
-        assert '"error"' not in done.stdout
-
-
 def test_every_metric_that_the_operators_page_names_is_there(
     stack: RunningStack, repo_root: Path
 ) -> None:
