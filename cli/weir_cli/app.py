@@ -12,6 +12,7 @@ from weir_cli.commands import (
     bench,
     chat,
     cluster,
+    doctor,
     explain,
     jobs,
     keys,
@@ -57,6 +58,7 @@ app.command("simulate")(simulate.simulate)
 app.add_typer(admin.app, name="admin")
 app.add_typer(batches.app, name="batches")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(doctor.app, name="doctor")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(ledger.app, name="ledger")

@@ -1,0 +1,1 @@
+"""What is wrong with a running deployment, why, and what to change: evidence in, findings out."""

@@ -1,0 +1,1 @@
+"""Causes of slowness, each with its check, its evidence and its remedy."""

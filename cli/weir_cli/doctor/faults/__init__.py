@@ -1,0 +1,1 @@
+"""Faults of parts, each with its check, its evidence and its remedy."""
