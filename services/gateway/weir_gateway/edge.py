@@ -25,6 +25,7 @@ from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.telemetry.telemetry import Telemetry
 from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
+from weir_gateway.caller.caller import Caller
 from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.caller.request_guard import RequestGuard
 from weir_gateway.degradation.degrader import Degrader
@@ -55,6 +56,8 @@ from weir_gateway.links.worker_links import WorkerLinks
 from weir_gateway.metrics_views import MetricsViews
 from weir_gateway.native.inference_servicer import InferenceServicer
 from weir_gateway.openai.app import create_http_app
+from weir_gateway.openai.dialect import OpenAiDialect
+from weir_gateway.openai.known_caller import KnownCallerEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
 from weir_gateway.prefixes.room import PrefixRoom
 from weir_gateway.rooms import Rooms
@@ -265,6 +268,24 @@ class Edge:
                 *self._sessions.routes(self._reception, self._models),
                 *self._prefixes.routes(),
             ],
+        )
+
+    @property
+    def models(self) -> ModelList:
+        """What callers may use."""
+        return self._models
+
+    def chat_of(self, caller: Caller) -> ASGIApp:
+        """Chat completions of a caller who is known already."""
+        return KnownCallerEndpoint(
+            caller,
+            reception=self._reception,
+            idempotency=self._idempotency.http,
+            dialect=OpenAiDialect(chat=True),
+            clock=self._clock,
+            max_body=self._settings.max_body_bytes,
+            ping_s=self._settings.ping_s,
+            stall_s=self._settings.stall_s,
         )
 
     async def start(self) -> None:

@@ -13,8 +13,10 @@ from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.console.audit import Audit
 from weir_gateway.console.card import Cards
+from weir_gateway.console.configuration_pages import ConfigurationPages
 from weir_gateway.console.directory_pages import DirectoryPages
 from weir_gateway.console.door import ConsoleDoor, WithConsole
+from weir_gateway.console.fairness_pages import FairnessPages
 from weir_gateway.console.gate import Gate
 from weir_gateway.console.live import Live, Ticks, by_time
 from weir_gateway.console.login import Login
@@ -22,7 +24,9 @@ from weir_gateway.console.login_throttle import LoginThrottle
 from weir_gateway.console.origin import Origins
 from weir_gateway.console.overview import Overview
 from weir_gateway.console.overview_pages import OverviewPages
+from weir_gateway.console.playground import Playground
 from weir_gateway.console.queue_pages import QueuePages
+from weir_gateway.console.request_pages import RequestPages
 from weir_gateway.console.session_store import SessionStore
 from weir_gateway.console.slo_pages import SloPages
 from weir_gateway.console.sources import Sources
@@ -97,6 +101,7 @@ class Console:
             audited=audit.kept,
         )
         keeper = edge.history.keeper if edge is not None else None
+        desk = edge.insight.desk if edge is not None else None
         overview = Overview(sources, keeper, self._far_look)
         ticks = by_time if keeper is None else cast("Ticks", keeper.watch)
         self.live = Live(overview.of, ticks, self.sessions)
@@ -105,7 +110,11 @@ class Console:
             TenantPages(sources),
             QueuePages(sources),
             WorkerPages(sources, audit),
+            FairnessPages(sources),
+            RequestPages(sources, desk),
+            Playground(sources, authenticator, edge),
             SloPages(sources),
+            ConfigurationPages(sources, desk),
             DirectoryPages(sources, in_database=audit.kept),
             audit,
         )
