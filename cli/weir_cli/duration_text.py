@@ -2,27 +2,18 @@
 
 import re
 
-import click
+import typer
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
-class DurationParam(click.ParamType):
-    """Takes such a text; gives seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """See `click.ParamType`."""
-        if isinstance(value, int | float):
-            return float(value)
-        found = _FORM.fullmatch(str(value).strip())
-        if found is None or found[2] not in _UNITS:
-            self.fail(f"{value!r} is no length of time; write 90s, 5m or 1h", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
+def seconds_of_text(text: str) -> float:
+    """Seconds of such a text. Raises BadParameter."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None or found[2] not in _UNITS:
+        raise typer.BadParameter(f"{text!r} is no length of time; write 90s, 5m or 1h")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def duration_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ from weir_cli.doctor.finding import Verdict
 from weir_cli.doctor.looking import read_history
 from weir_cli.doctor.report import verdict_json, verdict_text
 from weir_cli.doctor.tenant import tenant_slowed
-from weir_cli.duration_text import DurationParam, duration_text
+from weir_cli.duration_text import duration_text, seconds_of_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
 
@@ -21,11 +21,10 @@ _DAY_S = 86_400.0
 
 app = typer.Typer()
 _Since = Annotated[
-    float,
-    typer.Option(click_type=DurationParam(), help="The time that is asked about, up to now."),
+    str, typer.Option(metavar="DURATION", help="The time that is asked about, up to now.")
 ]
 _Baseline = Annotated[
-    float, typer.Option(click_type=DurationParam(), help="The time before it to compare with.")
+    str, typer.Option(metavar="DURATION", help="The time before it to compare with.")
 ]
 _Printed = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 _StateDir = Annotated[
@@ -39,14 +38,13 @@ _Addresses = Annotated[
         "once for each.",
     ),
 ]
-_Options = tuple[float, float, Output, Path | None, list[str] | None]
 
 
 @app.callback(invoke_without_command=True)
 def _group(
     context: typer.Context,
-    since: _Since = 120.0,
-    baseline: _Baseline = 1_800.0,
+    since: _Since = "2m",
+    baseline: _Baseline = "30m",
     output: _Printed = Output.TEXT,
     state_dir: _StateDir = None,
     address: _Addresses = None,
@@ -59,7 +57,13 @@ def _group(
 
     Exit status: 0 healthy, 1 something was found, 2 could not look.
     """
-    context.obj = (since, baseline, output, state_dir, address)
+    context.obj = (
+        seconds_of_text(since),
+        seconds_of_text(baseline),
+        output,
+        state_dir,
+        address,
+    )
     if not context.invoked_subcommand:
         _run(context, examine)
 
