@@ -1,6 +1,8 @@
 """`weir doctor`: what is wrong, why, and what to change."""
 
+import sys
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ from weir_cli.doctor.examination import examine, throughput, ttft
 from weir_cli.doctor.finding import Verdict
 from weir_cli.doctor.looking import read_history
 from weir_cli.doctor.report import verdict_json, verdict_text
-from weir_cli.doctor.tenant import tenant_slowed
+from weir_cli.doctor.tenant import of_tenant
 from weir_cli.duration_text import duration_text, seconds_of_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
@@ -19,7 +21,6 @@ from weir_cli.output import Output
 FOUND, CANNOT_LOOK = 1, 2
 _DAY_S = 86_400.0
 
-app = typer.Typer()
 _Since = Annotated[
     str, typer.Option(metavar="DURATION", help="The time that is asked about, up to now.")
 ]
@@ -40,9 +41,24 @@ _Addresses = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def _group(
-    context: typer.Context,
+class What(StrEnum):
+    """Which diagnosis."""
+
+    ALL = "all"
+    THROUGHPUT = "throughput"
+    TTFT = "ttft"
+    TENANT = "tenant"
+
+
+def doctor(
+    what: Annotated[What, typer.Argument(help="Which diagnosis.")] = What.ALL,
+    tenant: Annotated[
+        str, typer.Argument(help="With `tenant`: who is slow.", show_default=False)
+    ] = "",
+    against: Annotated[
+        str,
+        typer.Option(help="With `tenant`: whom it accuses; default: whoever it is."),
+    ] = "",
     since: _Since = "2m",
     baseline: _Baseline = "30m",
     output: _Printed = Output.TEXT,
@@ -51,65 +67,22 @@ def _group(
 ) -> None:
     """Say what is wrong with a running deployment, why, and what to change.
 
-    Compares the time that is asked about with the time before. Looks for faults of parts, for a
-    fallen throughput, later first tokens and requests refused by limits; what explains most comes
-    first. Options come before the name of a single diagnosis.
+    Compares the time that is asked about with the time before. `throughput` says why fewer
+    tokens come, `ttft` why the first token comes later, `tenant` whether another tenant slows one
+    and what helps; `all` also looks for faults of parts and for requests refused by limits. What
+    explains most comes first.
 
     Exit status: 0 healthy, 1 something was found, 2 could not look.
     """
-    context.obj = (
-        seconds_of_text(since),
-        seconds_of_text(baseline),
-        output,
-        state_dir,
-        address,
-    )
-    if not context.invoked_subcommand:
-        _run(context, examine)
-
-
-@app.command("throughput")
-def of_throughput(context: typer.Context) -> None:
-    """Say why fewer tokens come than before."""
-    _run(context, throughput)
-
-
-@app.command("ttft")
-def of_ttft(context: typer.Context) -> None:
-    """Say why the first token comes later than before."""
-    _run(context, ttft)
-
-
-@app.command("tenant")
-def of_tenant(
-    context: typer.Context,
-    tenant: Annotated[str, typer.Argument(help="Who is slow.")],
-    against: Annotated[
-        str, typer.Option(help="The tenant that it accuses; default: whoever it is.")
-    ] = "",
-) -> None:
-    """Say whether another tenant slows one, and what helps: weight, caps, or a pool of its own."""
-
-    def check(evidence: Evidence) -> Verdict:
-        verdict = Verdict()
-        for model in evidence.of(tenant=tenant).models():
-            verdict.add(tenant_slowed(evidence.of(model=model), tenant, against))
-        if not evidence.of(tenant=tenant).models():
-            verdict.notes.append(f"not enough requests to tell: none of tenant {tenant} was seen")
-        return verdict
-
-    _run(context, check)
-
-
-def _run(context: typer.Context, check: Callable[[Evidence], Verdict]) -> None:
-    since, baseline, output, state_dir, addresses = context.obj
     try:
-        _check_windows(since, baseline)
-        samples = read_history(addresses or (), state_dir, since + baseline)
+        check = _check(what, tenant, against)
+        since_s, baseline_s = seconds_of_text(since), seconds_of_text(baseline)
+        _check_windows(since_s, baseline_s)
+        samples = read_history(address or (), state_dir, since_s + baseline_s)
     except CommandError as error:
-        typer.echo(f"error: {error}", err=True)
+        print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(CANNOT_LOOK) from None
-    evidence = split(samples, since, baseline)
+    evidence = split(samples, since_s, baseline_s)
     looked_at = (
         f"looked at {duration_text(evidence.recent.seconds)} up to now and at "
         f"{duration_text(evidence.baseline.seconds)} before"
@@ -119,6 +92,17 @@ def _run(context: typer.Context, check: Callable[[Evidence], Verdict]) -> None:
     print(tell(verdict, looked_at))
     if verdict.findings:
         raise typer.Exit(FOUND)
+
+
+def _check(what: What, tenant: str, against: str) -> Callable[[Evidence], Verdict]:
+    """The diagnosis. Raises CommandError."""
+    if what is What.TENANT:
+        if not tenant:
+            raise CommandError("whose slowness? give its id: weir doctor tenant ID")
+        return lambda evidence: of_tenant(evidence, tenant, against)
+    if tenant or against:
+        raise CommandError("a tenant goes with `weir doctor tenant`")
+    return {What.ALL: examine, What.THROUGHPUT: throughput, What.TTFT: ttft}[what]
 
 
 def _check_windows(since: float, baseline: float) -> None:

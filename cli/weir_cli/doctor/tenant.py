@@ -20,6 +20,17 @@ LARGER = 1.5
 """Times the tokens of one of its requests; they vary by less from minute to minute."""
 
 
+def of_tenant(evidence: Evidence, tenant: str, against: str = "") -> Verdict:
+    """What slows a tenant, over all models that it uses; see `tenant_slowed`."""
+    verdict = Verdict()
+    models = evidence.of(tenant=tenant).models()
+    for model in models:
+        verdict.add(tenant_slowed(evidence.of(model=model), tenant, against))
+    if not models:
+        verdict.notes.append(f"not enough requests to tell: none of tenant {tenant} was seen")
+    return verdict
+
+
 def tenant_slowed(evidence: Evidence, tenant: str, against: str = "") -> Verdict:
     """What slows a tenant, of one model.
 
