@@ -10,6 +10,7 @@ from weir_cli.commands import (
     admin,
     batches,
     bench,
+    calibrate,
     chat,
     cluster,
     doctor,
@@ -52,6 +53,7 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("bench")(bench.bench)
+app.command("calibrate")(calibrate.calibrate)
 app.command("chat")(chat.chat)
 app.command("doctor")(doctor.doctor)
 app.command("explain")(explain.explain)

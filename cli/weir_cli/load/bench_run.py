@@ -1,6 +1,7 @@
 """Runs what `weir bench` asks for."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -62,12 +63,13 @@ async def _run(options: LoadOptions, targets: Targets, percentiles: Sequence[flo
         failure = await loop.warm_up(options.warmups, load[0])
         if failure is not None:
             raise CommandError(f"{options.url}: a warm-up failed: {failure.kind} {failure.message}")
-        with _bar(len(load)) as tell:
-            offered = await loop.run(load, tell)
+        with _bar(None if options.for_a_while else len(load)) as tell:
+            stop_s = options.duration_s if options.for_a_while else math.inf
+            offered = await loop.run(load, tell, stop_s)
     finally:
         await target.close()
     return BenchResult(
-        title=f"{len(load)} requests to {model} at {options.url}",
+        title=f"{len(offered.exchanges)} requests to {model} at {options.url}",
         offered=offered,
         targets=targets,
         figures=load_figures(offered, targets, percentiles),
@@ -76,7 +78,7 @@ async def _run(options: LoadOptions, targets: Targets, percentiles: Sequence[flo
 
 
 @contextmanager
-def _bar(requests: int) -> Iterator[Tell]:
+def _bar(requests: int | None) -> Iterator[Tell]:
     """A progress bar on stderr, if a person looks at it."""
     console = Console(file=sys.stderr)
     columns = (
@@ -85,4 +87,4 @@ def _bar(requests: int) -> Iterator[Tell]:
     hidden = not console.is_terminal
     with Progress(*columns, console=console, disable=hidden, transient=True) as progress:
         task = progress.add_task("requests", total=requests)
-        yield lambda ended, of: progress.update(task, completed=ended, total=of)
+        yield lambda ended, of: progress.update(task, completed=ended)

@@ -32,18 +32,18 @@ class Targets:
         values = {name: getattr(self, f"{name}_ms") for name in _NAMES}
         return {name: value for name, value in values.items() if value is not None}
 
+    def kept(self, ttft_s: float | None, tpot_s: float | None, e2e_s: float) -> bool:
+        """Whether an answer was in time; one without a first token is not."""
+        if ttft_s is None:
+            return False
+        tpot = tpot_s or 0.0
+        measured = {"ttft": ttft_s, "tpot": tpot, "itl": tpot, "e2e": e2e_s}
+        return all(measured[name] * 1e3 <= most for name, most in self.given.items())
+
     def kept_by(self, exchange: Exchange) -> bool:
         """Whether a request was answered in full and within every target."""
-        if exchange.failure is not None or exchange.ttft_s is None:
-            return False
-        tpot_s = exchange.tpot_s or 0.0
-        measured = {
-            "ttft": exchange.ttft_s,
-            "tpot": tpot_s,
-            "itl": tpot_s,
-            "e2e": exchange.e2e_s,
-        }
-        return all(measured[name] * 1e3 <= most for name, most in self.given.items())
+        answered = exchange.failure is None
+        return answered and self.kept(exchange.ttft_s, exchange.tpot_s, exchange.e2e_s)
 
 
 def parse_targets(texts: Sequence[str]) -> Targets:

@@ -17,6 +17,7 @@ from weir_sim.traces.trace_error import TraceError
 from weir_sim.traces.workload_options import WorkloadOptions
 
 _DEFAULT_REQUESTS = 100
+_MOST_IN_A_WHILE = 100_000
 DEFAULT_TENANT = "default"
 
 
@@ -81,13 +82,21 @@ class LoadOptions:
             return TextPrompts(self.seed, read_tokenizer(self.tokenizer))
         return WordPrompts(self.seed)
 
+    @property
+    def for_a_while(self) -> bool:
+        """Whether requests follow each other until the time is over, whatever their number."""
+        timed = not math.isinf(self.duration_s)
+        return timed and math.isinf(self.rate) and not self.requests and not self.trace
+
     def _size(self) -> LoadSize:
+        if self.for_a_while:
+            return LoadSize(_MOST_IN_A_WHILE)
         bounded = self.requests or not math.isinf(self.duration_s)
         return LoadSize(self.requests if bounded else _DEFAULT_REQUESTS, self.duration_s)
 
     def _drawn(self, tenants: Sequence[str]) -> tuple[LoadRequest, ...]:
-        if math.isinf(self.rate) and not self.requests and not math.isinf(self.duration_s):
-            raise CommandError("--duration needs --request-rate; without it give --requests")
+        if self.for_a_while and not self.most_at_once:
+            raise CommandError("--duration needs --request-rate, or --max-concurrency")
         arrivals = Arrivals(self.rate, self.burstiness, self.ramp_up_s)
         lengths = (
             parse_lengths(self.inputs, "--input-len"),
@@ -106,7 +115,7 @@ class LoadOptions:
         load = workload(self.trace, self.format_name, options)
         return traced_plan(load, tenants, LoadSize(self.requests, self.duration_s))
 
-    def _ids(self) -> tuple[int, int]:
+    def _ids(self) -> range:
         low, _, high = self.ids.partition(":")
         if not low.isdigit() or not high.isdigit() or not int(low) < int(high):
             raise CommandError(
@@ -115,4 +124,4 @@ class LoadOptions:
             )
         if self.endpoint is Endpoint.CHAT and "://" in self.url:
             raise CommandError("--ids needs --endpoint completions: a chat takes texts alone")
-        return int(low), int(high)
+        return range(int(low), int(high))

@@ -47,17 +47,17 @@ class IdPrompts:
 
     Args:
         seed: of the lots.
-        ids: the range that they are drawn from, its end exclusive.
+        ids: that they are drawn from.
     """
 
-    def __init__(self, seed: int, ids: tuple[int, int]) -> None:
+    def __init__(self, seed: int, ids: Sequence[int]) -> None:
         self._seed = seed
         self._ids = ids
 
     def make(self, tokens: int, index: int) -> Prompt:
         """See `Prompts`."""
         rng = random.Random(f"{self._seed}/{index}")
-        return [rng.randrange(*self._ids) for _ in range(tokens)]
+        return [rng.choice(self._ids) for _ in range(tokens)]
 
 
 class TextPrompts:

@@ -1,6 +1,6 @@
-"""A linear cost model fitted to steps that were measured."""
+"""A linear cost model fitted to what was measured: steps, or answers as a client saw them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,87 @@ class MeasuredStep:
     decodes: int
     context_tokens: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSteps:
+    """A stretch of steps whose time a client saw, with or without what lies around it.
+
+    Attributes:
+        steps: how many.
+        prefill_tokens, prefill_context, decodes, context_tokens: summed over them; see
+            `CostModel.step_s`.
+        seconds: of all together.
+        answered: it lies between the sending of a request and its first token, so that the time
+            also holds the way there and back and whatever a request waits for.
+    """
+
+    steps: float
+    prefill_tokens: float
+    prefill_context: float
+    decodes: float
+    context_tokens: float
+    seconds: float
+    answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCost:
+    """Time of steps, and what a request takes beside them.
+
+    Attributes:
+        cost: of steps.
+        request_s: of a request beside its steps.
+    """
+
+    cost: LinearCost
+    request_s: float
+
+    def seconds(self, seen: SeenSteps) -> float:
+        """What a stretch is expected to take."""
+        cost = self.cost
+        return (
+            self.request_s * seen.answered
+            + cost.step * seen.steps
+            + cost.prefill_token * seen.prefill_tokens
+            + cost.prefill_position * seen.prefill_context
+            + cost.decode * seen.decodes
+            + cost.context_token * seen.context_tokens
+        )
+
+
+def fit_served(seen: Sequence[SeenSteps]) -> ServedCost:
+    """Fits steps and what a request takes beside them, by the least sum of relative errors squared.
+
+    Coefficients are never negative. Relative, since stretches differ by orders of magnitude and
+    a long one should not drown the others.
+
+    Raises:
+        ValueError: there is nothing, or a stretch took no time.
+    """
+    if not seen:
+        raise ValueError("a cost model cannot be fitted to no steps at all")
+    if any(not one.seconds > 0 for one in seen):
+        raise ValueError("a stretch of steps took no time")
+    table = np.array(
+        [
+            (
+                one.steps,
+                one.prefill_tokens,
+                one.prefill_context,
+                one.decodes,
+                one.context_tokens,
+                float(one.answered),
+            )
+            for one in seen
+        ],
+        dtype=np.float64,
+    )
+    features = table / np.array([one.seconds for one in seen])[:, None]
+    scale = np.maximum(features.max(axis=0), 1e-12)
+    fitted = _non_negative(features / scale, np.ones(len(seen))) / scale
+    *cost, request_s = (float(value) for value in fitted)
+    return ServedCost(LinearCost(*cost), request_s)
 
 
 def fit_linear(steps: Iterable[MeasuredStep]) -> LinearCost:

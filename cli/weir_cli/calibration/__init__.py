@@ -1,0 +1,1 @@
+"""What a worker can do, measured, and the parameters that follow from it."""

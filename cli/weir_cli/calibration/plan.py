@@ -1,0 +1,77 @@
+"""What a calibration measures, and for how long."""
+
+from dataclasses import dataclass
+
+_PROBE_SHARE, _GRID_SHARE, _COMPARE_SHARE, _HELD_OUT_SHARE = 0.14, 0.44, 0.24, 0.18
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A kind of request.
+
+    Attributes:
+        name: such as `long-short`: long prompt, short answer.
+        prompt, output: tokens.
+    """
+
+    name: str
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationPlan:
+    """Sizes of everything.
+
+    Attributes:
+        inputs, outputs: short and long, tokens.
+        levels: requests at once, rising.
+        seconds: for all of it.
+    """
+
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    levels: tuple[int, ...]
+    seconds: float
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Short and long prompts by short and long answers."""
+        names = ("short", "long")
+        return tuple(
+            Cell(f"{prompt_name}-{output_name}", prompt, output)
+            for prompt_name, prompt in zip(names, self.inputs, strict=True)
+            for output_name, output in zip(names, self.outputs, strict=True)
+        )
+
+    @property
+    def prompts(self) -> tuple[int, ...]:
+        """Prompt lengths that are measured alone."""
+        short, long = self.inputs
+        return tuple(sorted({short, (short + long) // 2, long, max(short, long // 4)}))
+
+    @property
+    def rounds(self) -> int:
+        """Turns of each comparison, and runs of the load that the simulator is held against."""
+        return _ROUNDS
+
+    @property
+    def probe_s(self) -> float:
+        """For all probes."""
+        return self.seconds * _PROBE_SHARE
+
+    @property
+    def grid_s(self) -> float:
+        """For all of the grid."""
+        return self.seconds * _GRID_SHARE
+
+    @property
+    def turn_s(self) -> float:
+        """Of one turn of the comparison, of which each round has two."""
+        return self.seconds * _COMPARE_SHARE / (2 * _ROUNDS)
+
+    @property
+    def held_out_s(self) -> float:
+        """Of one run of the held-out load."""
+        return self.seconds * _HELD_OUT_SHARE / _ROUNDS
