@@ -179,6 +179,7 @@ class WorkerApp:
             worker.streams,
             identity=worker.identity,
             load=worker.load,
+            kv=worker.kv,
             drain=worker.drain,
             clock=self._clock,
         )

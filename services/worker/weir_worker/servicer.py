@@ -15,6 +15,8 @@ from weir.worker.v1.worker_service_pb2 import (
     ExecuteRequest,
     GenerateRequest,
     GenerateResponse,
+    GetKvMapRequest,
+    GetKvMapResponse,
     GetLoadRequest,
     GetLoadResponse,
     GetModelInfoRequest,
@@ -36,6 +38,7 @@ from weir_worker.drain import Drain
 from weir_worker.execute_streams import ExecuteStreams
 from weir_worker.generate_stream import GenerateStream
 from weir_worker.identity import WorkerIdentity
+from weir_worker.kv_map_report import KvMapReport
 from weir_worker.load_report import LoadReport
 from weir_worker.start_check import check_attempt, check_session_id, check_tenant_id
 
@@ -54,6 +57,7 @@ class WorkerServicer(WorkerServiceServicer):
         streams: open `Execute` streams.
         identity: for `GetModelInfo`.
         load: for `GetLoad`.
+        kv: for `GetKvMap`.
         drain: for `Drain`.
         clock: measures drains.
     """
@@ -65,6 +69,7 @@ class WorkerServicer(WorkerServiceServicer):
         *,
         identity: WorkerIdentity,
         load: LoadReport,
+        kv: KvMapReport,
         drain: Drain,
         clock: Clock,
     ) -> None:
@@ -72,6 +77,7 @@ class WorkerServicer(WorkerServiceServicer):
         self._streams = streams
         self._identity = identity
         self._load = load
+        self._kv = kv
         self._drain = drain
         self._clock = clock
 
@@ -129,6 +135,12 @@ class WorkerServicer(WorkerServiceServicer):
         """See the contract."""
         running = [attempt_of(attempt.key) for attempt in self._attempts.running()]
         return self._identity.model_info(running)
+
+    async def GetKvMap(  # noqa: N802
+        self, request: GetKvMapRequest, context: _Context
+    ) -> GetKvMapResponse:
+        """See the contract."""
+        return GetKvMapResponse(map=await self._kv.read(request.first_block))
 
     async def Drain(self, request: DrainRequest, context: _Context) -> DrainResponse:  # noqa: N802
         """See the contract."""

@@ -20,6 +20,7 @@ from weir_worker.engine_metrics import EngineCollector
 from weir_worker.execute_streams import ExecuteStreams
 from weir_worker.grant_check import GrantCheck
 from weir_worker.identity import WorkerIdentity, identify
+from weir_worker.kv_map_report import KvMapReport
 from weir_worker.load_report import LoadReport
 from weir_worker.metrics import WorkerMetrics, streams_gauge
 from weir_worker.prefix_report import PrefixReport
@@ -42,6 +43,7 @@ class Worker:
         streams: open `Execute` streams.
         drain: begins and ends drains.
         load: gauges for reports.
+        kv: what each block holds.
         prefixes: what the cache holds, for reports.
         metrics: of the process.
     """
@@ -53,6 +55,7 @@ class Worker:
     streams: ExecuteStreams
     drain: Drain
     load: LoadReport
+    kv: KvMapReport
     prefixes: PrefixReport
     metrics: WorkerMetrics
 
@@ -60,6 +63,7 @@ class Worker:
         """Passes the news of one step of the engine on."""
         self.prefixes.on_output(output)
         self.load.on_output(output)
+        self.kv.on_output(output)
         self.attempts.on_step(output)
         self.metrics.on_step(output)
 
@@ -128,6 +132,7 @@ def assemble(
         streams=streams,
         drain=Drain(attempts, on_change=on_drain_change, on_left=on_left),
         load=load,
+        kv=KvMapReport(engine, clock),
         prefixes=PrefixReport(),
         metrics=metrics,
     )

@@ -15,6 +15,7 @@ from weir_worker.engine.commands import (
     Abort,
     Command,
     Preempt,
+    ReadKv,
     ReleaseSession,
     SetLimits,
     Stop,
@@ -165,6 +166,15 @@ class EngineClient:
         """Give up what is kept of a session at the next step boundary; twice is once."""
         if self._connection is not None and not self._problem:
             self._send(ReleaseSession(tenant, session))
+
+    def read_kv(self) -> None:
+        """Ask what each KV block holds; it comes with one of the next frames.
+
+        Raises:
+            WeirError: WORKER_LOST or DRAINING when the engine takes nothing.
+        """
+        self._require()
+        self._send(ReadKv())
 
     def set_limits(
         self, *, max_step_tokens: int | None = None, max_running: int | None = None

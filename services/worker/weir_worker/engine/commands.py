@@ -77,10 +77,14 @@ class Preempt(msgspec.Struct, tag="preempt", frozen=True):
     request_id: str
 
 
+class ReadKv(msgspec.Struct, tag="read_kv", frozen=True):
+    """Tell what each KV block holds, with one of the next frames."""
+
+
 class Stop(msgspec.Struct, tag="stop", frozen=True):
     """Abort everything and end the engine."""
 
     message: str = "the worker is stopping"
 
 
-Command = Submit | Abort | ReleaseSession | SetLimits | Preempt | Stop
+Command = Submit | Abort | ReleaseSession | SetLimits | Preempt | ReadKv | Stop

@@ -11,13 +11,14 @@ from weir_worker.engine.commands import (
     Abort,
     Command,
     Preempt,
+    ReadKv,
     ReleaseSession,
     SetLimits,
     Stop,
     Submit,
 )
 from weir_worker.engine.deadlines import Deadlines
-from weir_worker.engine.events import Failure, FinishReason, StepOutput
+from weir_worker.engine.events import Failure, FinishReason, KvFrame, StepOutput
 from weir_worker.engine.intake import Intake, ServedModel
 from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.news import News
@@ -27,6 +28,7 @@ from weir_worker.engine.sequence import Sequence, Status
 from weir_worker.engine.step_plan import StepPlan
 from weir_worker.grammars.compilations import Compilations, Compile
 from weir_worker.kv import KvManager, check_integrity
+from weir_worker.kv.kv_scan import KvScan
 from weir_worker.models.base import ForwardBatch
 from weir_worker.sampling import Grammar, Samples, SamplingState, TokenLogprobs
 from weir_worker.sampling.constraint import Constraint
@@ -36,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 # Steps in a row that had work and computed nothing. One happens after a pre-emption.
 _STALL_LIMIT = 3
+# Blocks that are looked at with a step, some 0.3 ms, and while nothing else is to be done.
+_SCANNED_A_STEP, _SCANNED_IDLE = 2_048, 65_536
 # A wait for a grammar, during which commands are not read.
 _COMPILE_WAIT_S = 0.005
 _DEADLINE_PASSED = "the deadline of the request passed"
@@ -73,6 +77,7 @@ class Engine:
         self._sequences: dict[str, Sequence] = {}
         self._deadlines = Deadlines(self._holds)
         self._stalled_steps = 0
+        self._scan: KvScan | None = None
         self._compilations = Compilations(compile_grammar or _no_grammars)
 
     def has_work(self) -> bool:
@@ -94,6 +99,8 @@ class Engine:
                 sequence = self._sequences.get(request_id)
                 if sequence is not None and sequence.status is Status.RUNNING:
                     self.planner.preempt(sequence)
+            case ReadKv():
+                self._scan = self._scan or KvScan(self._kv.pool.blocks)
             case ReleaseSession(tenant, session):
                 self._release_session(tenant, session)
             case SetLimits():
@@ -133,16 +140,25 @@ class Engine:
             failure = Failure(Reason.INTERNAL, "the engine failed between two steps")
             for sequence in list(self._sequences.values()):
                 self._finish(sequence, FinishReason.ERROR, failure, discard=True)
-        return self._news.take(started_us)
+        return self._with_kv(self._news.take(started_us), _SCANNED_A_STEP)
 
     def heartbeat(self) -> StepOutput:
         """Return what happened without a step: an idle engine's sign of life."""
         self._kv.advance(self._clock.monotonic_us())
-        return self._news.take(None)
+        return self._with_kv(self._news.take(None), _SCANNED_IDLE)
 
     def check_integrity(self) -> None:
         """Recount all blocks. Raises IntegrityError."""
         check_integrity(self._kv, (s.table for s in self._sequences.values()))
+
+    def _with_kv(self, output: StepOutput, most: int) -> StepOutput:
+        """Goes on with a look at the blocks, if one was asked for; adds it when it is whole."""
+        scan = self._scan
+        if scan is not None and scan.advance(most):
+            self._scan = None
+            columns = (scan.lengths, scan.states, scan.owners, scan.references)
+            output.kv = KvFrame(scan.tenants, *(column.tobytes() for column in columns))
+        return output
 
     def _submit(self, submit: Submit) -> None:
         try:

@@ -141,6 +141,22 @@ class TenantKv(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cached: int
 
 
+class KvFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What each KV block holds, in runs of blocks that are alike.
+
+    Attributes:
+        tenants: owners; runs name them from 1, and 0 is nobody.
+        lengths, owners, references: of each run, unsigned 32 bits, native order.
+        states: of each run, a byte: `BlockState`.
+    """
+
+    tenants: list[str]
+    lengths: bytes
+    states: bytes
+    owners: bytes
+    references: bytes
+
+
 class StepOutput(msgspec.Struct, tag="step", array_like=True):
     """The news of one step, or of none: then it is a heartbeat.
 
@@ -150,6 +166,7 @@ class StepOutput(msgspec.Struct, tag="step", array_like=True):
         prefixes_added, prefixes_removed: names of prefixes that became findable, and that no
             longer are, since the last frame.
         tenants: those with most KV blocks, with progress; else None.
+        kv: what each KV block holds, if it was asked for.
     """
 
     deltas: list[Delta]
@@ -160,6 +177,7 @@ class StepOutput(msgspec.Struct, tag="step", array_like=True):
     prefixes_added: list[bytes] = []
     prefixes_removed: list[bytes] = []
     tenants: list[TenantKv] | None = None
+    kv: KvFrame | None = None
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True, array_like=True, kw_only=True):

@@ -1,0 +1,48 @@
+"""A look at the blocks counts each once, in its state, whatever parts it is taken in."""
+
+from collections import Counter
+
+import pytest
+
+from tests.worker.engine.test_kv_manager import filled, scopes
+from weir_worker.kv import KvManager
+from weir_worker.kv.kv_scan import BlockState, KvScan
+
+
+def counts(scan: KvScan) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    names = ["", *scan.tenants]
+    for length, state, owner in zip(scan.lengths, scan.states, scan.owners, strict=True):
+        found[BlockState(state).name, names[owner]] += length
+    return found
+
+
+@pytest.mark.parametrize("part", [1, 3, 1000])
+def test_every_block_is_counted_in_its_state_and_with_its_owner(part: int) -> None:
+    kv = KvManager(32, 4)
+    shared = scopes(tenant_tokens=8)
+    first = filled(kv, list(range(8)), shared)
+    second = filled(kv, [*range(8), 9, 10], shared)
+    other = filled(kv, [7] * 12, scopes("globex", tenant_tokens=12))
+    kv.close(other)
+    scan = KvScan(kv.pool.blocks)
+    while not scan.advance(part):
+        pass
+    assert counts(scan) == {
+        ("HELD", "acme"): kv.held_blocks,
+        ("CACHED", "globex"): kv.cached_blocks,
+        ("FREE", ""): kv.free_blocks,
+    }
+    assert sum(scan.lengths) == kv.total_blocks
+    by_holders = Counter(
+        {held: length for held, length in zip(scan.references, scan.lengths, strict=True) if held}
+    )
+    assert max(by_holders) == 2, "the shared prefix is held by both"
+    assert first.indices[0] == second.indices[0]
+
+
+def test_a_run_goes_on_over_the_parts_of_a_look() -> None:
+    scan = KvScan(KvManager(100, 4).pool.blocks)
+    assert not scan.advance(50)
+    assert scan.advance(50)
+    assert list(scan.lengths) == [100]
