@@ -17,6 +17,7 @@ from weir_core.clock import ManualClock
 from weir_core.rpc.interceptors.metrics import MetricsInterceptor
 from weir_core.telemetry.busiest import Busiest
 from weir_core.telemetry.metrics import create_registry
+from weir_core.telemetry.telemetry import errors_dropped
 from weir_core.tls.identity import certificate_expiry
 from weir_gateway.degradation.metrics import DegradationMetrics
 from weir_gateway.directory.metrics import DirectoryMetrics
@@ -93,6 +94,7 @@ _WHOLE = {
     "vllm:kv_cache_usage_perc": "ratio",
     "vllm:prompt_tokens_cached": "tokens",
     "vllm:request_success": "requests",
+    "weir_trace_errors_dropped": "traces",
     "weir_gateway_refused": "requests",
     "weir_gateway_limited": "requests",
     "weir_gateway_unsettled": "requests",
@@ -219,6 +221,7 @@ def _family(service: str, metric: Metric, labels: tuple[str, ...]) -> Family:
 
 def _everywhere(registry: CollectorRegistry) -> None:
     MetricsInterceptor(registry)
+    errors_dropped(registry)
     certificate_expiry(registry, "tls", float)
 
 

@@ -10,6 +10,7 @@ from tests.default_model import default_model_folder
 from tests.e2e.counted import COUNTED, PRICED
 from tests.e2e.deployment import Deployment, deployed
 from tests.e2e.lesser import LESSER
+from tests.e2e.measured import MEASURED
 from tests.e2e.narrow import NARROW, NARROW_TENANTS
 from tests.e2e.quota import QUOTA_TENANTS
 from tests.otlp_sink import OtlpSink, otlp_sink
@@ -71,6 +72,7 @@ async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
         "answering": {"plan": "counted"},
         "preempted": {"plan": "counted"},
         "queueing": {"plan": "one-at-a-time"},
+        "measured": MEASURED,
         **NARROW_TENANTS,
         **QUOTA_TENANTS,
     }

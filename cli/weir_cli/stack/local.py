@@ -20,6 +20,7 @@ from weir_cli.stack.options import StackOptions
 from weir_cli.stack.own_directory import own_versions
 from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
 from weir_cli.stack.running import Door
+from weir_cli.stack.scrape_targets import ScrapeTargets
 from weir_cli.stack.served_model import ServedModel, choose_models
 from weir_cli.stack.services import (
     GATEWAY,
@@ -63,6 +64,7 @@ class LocalStack:
         self._plan: StackPlan | None = None
         self._welcome: Welcome | None = None
         self._tls: StackTls | None = None
+        self._targets: ScrapeTargets | None = None
 
     @property
     def welcome(self) -> Welcome:
@@ -140,6 +142,8 @@ class LocalStack:
             # The database was filled before: whoever has a key of it has it.
             key = ""
         self._welcome = self._make_welcome(supervisor, models, key, state)
+        self._targets = self._make_targets(supervisor, state)
+        self._targets.write()
 
     async def serve(self, once: bool) -> None:
         """Streams the first answer, then keeps everything up until cancelled, unless `once`.
@@ -180,6 +184,8 @@ class LocalStack:
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(supervisor.keep_up())
+            if self._targets is not None:
+                group.create_task(self._targets.run())
             if not self._options.database:
                 group.create_task(watch.run())
             if self._options.worker_range.elastic:
@@ -234,6 +240,13 @@ class LocalStack:
         schedulers = self._scheduler_addresses(supervisor)
         await wait_workers(schedulers, secret, workers, _HEALTH_DEADLINE_S, self._tls)
         await wait_ready(supervisor.child(GATEWAY).ready["http"], _HEALTH_DEADLINE_S, self._ca)
+
+    def _make_targets(self, supervisor: Supervisor, state: StateDir) -> ScrapeTargets:
+        return ScrapeTargets(
+            state.path,
+            lambda: {name: supervisor.child(name).ready for name in supervisor.pids},
+            encrypted=self._tls is not None,
+        )
 
     def _make_welcome(
         self, supervisor: Supervisor, models: Sequence[ServedModel], key: str, state: StateDir

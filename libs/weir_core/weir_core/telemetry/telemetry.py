@@ -49,13 +49,18 @@ def setup_telemetry(service: str, settings: ServiceSettings, *, instance: str = 
     return Telemetry(tracing=tracing, registry=registry)
 
 
-def _error_budget(settings: ServiceSettings, registry: CollectorRegistry) -> ErrorBudget:
-    dropped = Counter(
+def errors_dropped(registry: CollectorRegistry) -> Counter:
+    """Counts traces with an error that went beyond `trace_errors_per_s`."""
+    return Counter(
         "weir_trace_errors_dropped",
-        "Unsampled traces with an error that were not exported: more than trace_errors_per_s.",
+        "Unsampled traces with an error that were not exported: more than trace_errors_per_s",
         ["kind"],
         registry=registry,
     )
+
+
+def _error_budget(settings: ServiceSettings, registry: CollectorRegistry) -> ErrorBudget:
+    dropped = errors_dropped(registry)
     children = {kind: dropped.labels(kind.value) for kind in ErrorKind}
     return ErrorBudget(
         settings.trace_errors,
