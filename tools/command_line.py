@@ -78,7 +78,7 @@ def _metavar(parameter: Any) -> str:
 
 def _values(parameter: Any) -> str:
     if parameter.metavar and _is_option(parameter):
-        return f"`{parameter.metavar}`"
+        return " or ".join(f"`{one}`" for one in parameter.metavar.split("|"))
     kind = parameter.type_descriptor.annotation
     for part in get_args(kind):
         kind = part if part is not type(None) else kind

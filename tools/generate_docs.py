@@ -1,5 +1,6 @@
 """Fills the generated parts of docs/ (what `make proto` runs): error table, settings tables,
-commands, gRPC messages.
+commands, HTTP
+routes, gRPC messages, decisions.
 
 A generated part stands between `<!-- begin generated: NAME -->` and `<!-- end generated -->`;
 the rest of a page is written by hand. `--check` changes nothing and fails if a page is behind.
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from command_line import command_line
+from decision_list import decision_list
 from directory_fields import policy_fields, pool_fields
 from messages import PACKAGES, messages
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from routes import routes
 
 from weir_core.config import ServiceSettings
 from weir_core.errors import WIRE_CODES
@@ -41,6 +44,8 @@ def pages() -> dict[Path, dict[str, Part]]:
     reference = ROOT / "docs" / "api" / "reference"
     return {
         ROOT / "docs" / "cli.md": {"commands": command_line},
+        ROOT / "docs" / "api" / "routes.md": {"routes": routes},
+        ROOT / "docs" / "decisions" / "README.md": {"decisions": decision_list},
         **{
             reference / f"{package}.md": {"messages": partial(messages, package)}
             for package in PACKAGES

@@ -146,3 +146,15 @@ def test_figures_that_are_told_stand_in_the_results(repo_root: Path, page: str) 
     figures = {figure for cell in cells for figure in re.findall(r"\d[\d,.]*\d", cell)}
     assert len(figures) > 10
     assert {one for one in figures if one not in measured} <= _ROUNDED
+
+
+def test_lists_are_indented_as_the_site_reads_them(repo_root: Path) -> None:
+    """Below a number the site wants four blanks, where GitHub takes three."""
+    wrong = []
+    for page in _PAGES:
+        inside = False
+        for index, line, code in lines_of_text(_text(repo_root / page)):
+            if not inside and re.match(r" {1,3}(```|[-*] |\d+\. )", line):
+                wrong.append(f"{page}:{index + 1}: {line}")
+            inside = code
+    assert wrong == []

@@ -44,6 +44,7 @@ def write_source(folder: Path) -> None:
         target = folder / place(file)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, target)
+    shutil.copytree(ROOT / "docs" / "assets", folder / "assets", dirs_exist_ok=True)
     (folder / "llms.txt").write_text(llms_text(), encoding="utf-8")
 
 
