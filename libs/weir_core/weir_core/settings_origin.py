@@ -44,7 +44,7 @@ class Origins:
         """
         if name in self.arguments:
             return "argument"
-        if self.variable(name).lower() in _environment() or _OWN_VARIABLES.get(name) in os.environ:
+        if self.variable(name).lower() in _environment() or _OWN_VARIABLES.get(name, "") in os.environ:
             return "environment"
         if _holds(self.file, name.split(".")):
             return "file"
