@@ -31,7 +31,8 @@ def explanation_of(trail: Trail, gateway_id: str) -> Explanation:
         gateway_id=gateway_id,
         truncated=bool(trail.left_out),
     )
-    explanation.reservation.reservation_id = trail.reservation_id
+    if trail.reservation_id:
+        explanation.reservation.reservation_id = trail.reservation_id
     record = lifecycle_of(trail)
     if record is not None:
         explanation.lifecycle.CopyFrom(record)
