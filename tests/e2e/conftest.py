@@ -72,6 +72,8 @@ async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
         "answering": {"plan": "counted"},
         "preempted": {"plan": "counted"},
         "queueing": {"plan": "one-at-a-time"},
+        "seen": {"plan": "one-at-a-time"},
+        "unseen": {"plan": "counted"},
         "measured": MEASURED,
         **NARROW_TENANTS,
         **QUOTA_TENANTS,

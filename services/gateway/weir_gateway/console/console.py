@@ -21,6 +21,8 @@ from weir_gateway.console.gate import Gate
 from weir_gateway.console.live import Live, Ticks, by_time
 from weir_gateway.console.login import Login
 from weir_gateway.console.login_throttle import LoginThrottle
+from weir_gateway.console.oidc.checks import check_oidc
+from weir_gateway.console.oidc.login import OidcLogin
 from weir_gateway.console.origin import Origins
 from weir_gateway.console.overview import Overview
 from weir_gateway.console.overview_pages import OverviewPages
@@ -82,24 +84,30 @@ class Console:
             clock=clock,
         )
         authenticator = Authenticator(directory, clock, uses)
+        check_oidc(mine)
+        standing = Standing(directory, authenticator)
         self.sessions = SessionStore(
             clock,
-            Standing(directory, authenticator).check,
+            standing.check,
             idle_s=mine.idle_s,
             most_s=mine.session_s,
             most=mine.max_sessions,
         )
         gate = Gate(self.sessions, Origins(mine.public_url))
         audit = Audit(control.source if isinstance(control.source, SqlDirectory) else None)
+        throttle = LoginThrottle(clock, mine.login_failures)
         login = Login(
             gate,
-            LoginThrottle(clock, mine.login_failures),
+            throttle,
             authenticator,
             mine,
             settings.admin_secret,
             version=version("tokenweir"),
             audited=audit.kept,
         )
+        self._oidc: OidcLogin | None = None
+        if mine.oidc_issuer:
+            self._oidc = OidcLogin(gate, login, standing, throttle, mine, clock)
         keeper = edge.history.keeper if edge is not None else None
         desk = edge.insight.desk if edge is not None else None
         overview = Overview(sources, keeper, self._far_look)
@@ -118,8 +126,9 @@ class Console:
             DirectoryPages(sources, in_database=audit.kept),
             audit,
         )
-        routes = [route for page in pages for route in page.routes(gate)]
-        self.door = ConsoleDoor([*login.routes(), *routes], StaticFiles(), clock)
+        routes = [*login.routes(), *(self._oidc.routes() if self._oidc else ())]
+        routes += [route for page in pages for route in page.routes(gate)]
+        self.door = ConsoleDoor(routes, StaticFiles(), clock)
 
     def before(self, app: ASGIApp) -> ASGIApp:
         """An application that serves the console beside another."""
@@ -128,6 +137,8 @@ class Console:
     async def stop(self) -> None:
         """Ends streams and connections; before the HTTP server stops."""
         await self.live.stop()
+        if self._oidc is not None:
+            await self._oidc.close()
         await self._limiter_channel.close()
         await self._schedulers.close()
 
