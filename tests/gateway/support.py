@@ -94,3 +94,10 @@ class NoPrefixes:
 
     async def applied(self, caller: Caller, request: GenerationRequest) -> GenerationRequest:
         raise AssertionError(request.prefix)
+
+
+def routes_of(app: Any) -> list[Any]:
+    """Routes of an ASGI application, whatever is wrapped around it."""
+    while not hasattr(app, "routes"):
+        app = app.app
+    return list(app.routes)

@@ -11,6 +11,7 @@ import pytest
 from tests.gateway.fake_server import TOKEN
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway, eventually
+from tests.gateway.support import routes_of
 from weir.common.v1.lifecycle_pb2 import Outcome
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.common.v1.subject_pb2 import DeliveryMode, LatencySla, RequestClass
@@ -441,8 +442,8 @@ async def test_a_silent_stream_is_pinged(gateway: Gateway) -> None:
 
 
 def _endpoints(gateway: Gateway, kind: type[Any]) -> list[Any]:
-    door: Any = gateway.app._http._server.config.app
-    return [route.app for route in door.app.app.app.routes if isinstance(route.app, kind)]
+    routes = routes_of(gateway.app._http._server.config.app)
+    return [route.app for route in routes if isinstance(route.app, kind)]
 
 
 async def test_limiter_down_is_a_503_and_not_a_429(gateway: Gateway) -> None:

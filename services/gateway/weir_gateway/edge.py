@@ -220,6 +220,7 @@ class Edge:
             limiter=limiter,
             metrics=metrics,
             clock=clock,
+            tracing=telemetry.tracing,
             draining=lambda: self.desk.draining,
             directory=directory,
         )

@@ -6,6 +6,7 @@ import grpc
 from starlette.routing import BaseRoute
 
 from weir_core.clock import Clock
+from weir_core.telemetry.tracing import Tracing
 from weir_gateway.batches.room import BatchRoom
 from weir_gateway.directory.follower import Directory
 from weir_gateway.files.room import FileRoom
@@ -28,6 +29,7 @@ class Rooms:
         state: where all of it is kept.
         directory, reception, preparer, idempotency, limiter, metrics: see there.
         clock: time.
+        tracing: of the process.
         draining: whether the gateway takes no new work.
 
     Attributes:
@@ -46,6 +48,7 @@ class Rooms:
         limiter: Limiter,
         metrics: GatewayMetrics,
         clock: Clock,
+        tracing: Tracing,
         draining: Callable[[], bool],
     ) -> None:
         self._settings = settings
@@ -61,6 +64,7 @@ class Rooms:
             limiter=limiter,
             metrics=metrics,
             clock=clock,
+            tracing=tracing,
             draining=draining,
         )
         self._batches = BatchRoom(

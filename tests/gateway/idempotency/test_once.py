@@ -17,6 +17,7 @@ from tests.gateway.idempotency.pair import (
     post,
     reason_of,
 )
+from tests.gateway.support import routes_of
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.scheduler.v1.scheduler_service_pb2 import Rejected
@@ -174,10 +175,9 @@ async def test_every_generating_path_heeds_the_key(pair: Pair) -> None:
     """A new path that forgets it fails here, unless it is named as one that does not generate."""
     edge = pair.first.app.edge
     assert edge is not None
-    app: Any = edge.http_app()
     paths = [
         route.path
-        for route in app.app.app.app.routes
+        for route in routes_of(edge.http_app())
         if "POST" in (route.methods or ()) and route.path.startswith("/v1/")
     ]
     generating = [path for path in paths if path not in NOT_GENERATING and "{" not in path]

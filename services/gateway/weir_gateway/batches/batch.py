@@ -58,6 +58,7 @@ class Batch:
         model: by its public name; empty until the input was checked.
         deadline_ms: the end of its completion window.
         output_ttl_ms: how long its output is kept.
+        traceparent: of the span that created it; attempts of its lines link there.
         total: lines; 0 until the input was checked.
         completed, failed: lines, once all have ended.
         inserted: lines that are jobs by now.
@@ -78,6 +79,7 @@ class Batch:
     output_ttl_ms: int
     webhook_url: str
     metadata: Mapping[str, str]
+    traceparent: str = ""
     state: BatchState = BatchState.VALIDATING
     model: str = ""
     output_file_id: str = ""

@@ -105,6 +105,7 @@ class Inserter:
             enqueued_tokens=tokens[number],
             batch_id=batch.id,
             line=number,
+            traceparent=batch.traceparent,
         )
         try:
             found = read_line(line, batch.endpoint, self._longest)

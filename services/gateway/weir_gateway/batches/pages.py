@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from weir_core.clock import Clock
 from weir_core.ids import new_id, new_request_id
+from weir_core.telemetry import names
 from weir_gateway.batches.batch import Batch
 from weir_gateway.batches.batch_json import batch_json
 from weir_gateway.batches.batch_store import BatchStore
@@ -16,6 +17,7 @@ from weir_gateway.batches.driver import BatchDriver
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
 from weir_gateway.jobs.kind import JobKinds
+from weir_gateway.jobs.submissions import Submissions
 from weir_gateway.openai.list_json import list_json
 from weir_gateway.openai.query import Query
 from weir_gateway.openai.whole_body import read_object
@@ -31,6 +33,7 @@ class BatchPages:
         reception: knows who calls.
         store, driver, kinds: see there.
         clock: for ids and times.
+        submissions: spans of creations.
         http_webhooks: whether webhooks may go over plain HTTP.
     """
 
@@ -42,6 +45,7 @@ class BatchPages:
         driver: BatchDriver,
         kinds: JobKinds,
         clock: Clock,
+        submissions: Submissions,
         http_webhooks: bool,
     ) -> None:
         self._reception = reception
@@ -49,6 +53,7 @@ class BatchPages:
         self._driver = driver
         self._kinds = kinds
         self._clock = clock
+        self._submissions = submissions
         self._http_webhooks = http_webhooks
 
     def routes(self) -> list[Route]:
@@ -66,8 +71,9 @@ class BatchPages:
         body = await read_object(request, _MOST_BYTES)
         fields = read_create(body, self._kinds, http_webhooks=self._http_webhooks)
         now_ms = self._clock.now_us() // 1_000
+        batch_id = new_id("batch", self._clock)
         batch = Batch(
-            id=new_id("batch", self._clock),
+            id=batch_id,
             tenant_id=caller.tenant_id,
             user_id=caller.user_id,
             api_key_id=caller.key_id,
@@ -78,6 +84,9 @@ class BatchPages:
             output_ttl_ms=fields.output_ttl_ms,
             webhook_url=fields.webhook_url,
             metadata=fields.metadata,
+            traceparent=self._submissions.trace(
+                names.SPAN_BATCH_CREATE, caller.tenant_id, {names.BATCH_ID: batch_id}
+            ),
         )
         await self._store.add(batch)
         self._driver.wake()

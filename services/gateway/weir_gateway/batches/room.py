@@ -82,6 +82,7 @@ class BatchRoom:
             driver=self._driver,
             kinds=jobs.kinds,
             clock=clock,
+            submissions=jobs.submissions,
             http_webhooks=settings.webhooks_over_http,
         )
 

@@ -18,6 +18,8 @@ batches = Table(
     Column("output_file_id", String, nullable=False),
     Column("error_file_id", String, nullable=False),
     Column("webhook_url", String, nullable=False),
+    # Of the span that submitted it; a gateway of an earlier version writes none.
+    Column("traceparent", String, nullable=False, server_default=""),
     Column("created_ms", BigInteger, nullable=False),
     Column("deadline_ms", BigInteger, nullable=False),
     Column("in_progress_ms", BigInteger, nullable=False),

@@ -19,6 +19,7 @@ from weir_gateway.flow.keeping import Keeping
 from weir_gateway.flow.lifecycle import record_of
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.flow.messages import settle_message
+from weir_gateway.flow.origin import Origin, bind_origin
 from weir_gateway.flow.reception import Reception
 from weir_gateway.jobs.charges import Charge, JobCharges
 from weir_gateway.jobs.job import Job, JobState
@@ -111,6 +112,7 @@ class JobAttempt:
         job, parts = self.job, self._parts
         caller = parts.reception.standing(job.tenant_id, job.api_key_id)
         kind = parts.kinds.of(job.kind)
+        bind_origin(Origin(links=(job.traceparent,) if job.traceparent else ()))
         admission = await parts.reception.admit(
             caller,
             lambda: kind.parse(job.body),

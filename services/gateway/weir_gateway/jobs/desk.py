@@ -15,6 +15,7 @@ from weir_gateway.jobs.kind import FOR_CALLERS
 from weir_gateway.jobs.runner import JobRunner
 from weir_gateway.jobs.store import JobStore, Submitted
 from weir_gateway.jobs.submission import Submission
+from weir_gateway.jobs.submissions import Submissions
 from weir_gateway.paging import cut, page_size, read_token
 from weir_gateway.webhooks.url import check_webhook_url
 
@@ -29,6 +30,7 @@ class JobDesk:
         store, reception, preparer, clock: see there.
         runner: told of new jobs and of those that are to end.
         window_ms: a job that has not ended so long after it came expires, milliseconds.
+        submissions: spans of submissions.
         http_webhooks: whether webhooks may go over plain HTTP.
     """
 
@@ -41,6 +43,7 @@ class JobDesk:
         runner: JobRunner,
         clock: Clock,
         window_ms: int,
+        submissions: Submissions,
         http_webhooks: bool,
     ) -> None:
         self._store = store
@@ -49,6 +52,7 @@ class JobDesk:
         self._runner = runner
         self._clock = clock
         self._window_ms = window_ms
+        self._submissions = submissions
         self._http_webhooks = http_webhooks
 
     async def submit(self, caller: Caller, submission: Submission) -> Submitted:
@@ -66,8 +70,9 @@ class JobDesk:
         request = await asyncio.to_thread(parse) if large else parse()
         prepared = await self._preparer.prepare(caller, request)
         now_ms = self._clock.now_us() // 1_000
+        job_id = new_id("job", self._clock)
         job = Job(
-            id=new_id("job", self._clock),
+            id=job_id,
             tenant_id=caller.tenant_id,
             user_id=caller.user_id,
             api_key_id=caller.key_id,
@@ -80,6 +85,7 @@ class JobDesk:
             webhook_url=submission.webhook_url,
             idempotency_key=submission.idempotency_key,
             fingerprint=submission.fingerprint,
+            traceparent=self._submissions.of_job(job_id, caller, prepared.subject.model),
         )
         submitted = await self._store.add(job, most_tokens=most_enqueued(caller.policy.batch))
         self._runner.wake()

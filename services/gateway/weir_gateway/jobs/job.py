@@ -45,6 +45,7 @@ class Job:
         webhook_url: called when it ends; empty for none.
         idempotency_key: empty for none.
         fingerprint: of what was submitted under that key.
+        traceparent: of the span that submitted it; its attempts link there.
         result: in the form of its kind; empty unless there is one.
         usage: what is charged for it.
         error_reason: a `Reason`: why it failed, or why a queued one was put back last; or empty.
@@ -76,6 +77,7 @@ class Job:
     webhook_url: str = ""
     idempotency_key: str = ""
     fingerprint: bytes = b""
+    traceparent: str = ""
     result: bytes = b""
     usage: Usage = field(default_factory=Usage)
     error_reason: str = ""

@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from weir.gateway.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
 from weir_core.clock import Clock
+from weir_core.telemetry.tracing import Tracing
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.attempt import AttemptParts
@@ -22,6 +23,7 @@ from weir_gateway.jobs.routes import JobRoutes
 from weir_gateway.jobs.runner import JobRunner, RunnerBounds
 from weir_gateway.jobs.servicer import JobServicer
 from weir_gateway.jobs.store import JobStore
+from weir_gateway.jobs.submissions import Submissions
 from weir_gateway.jobs.upkeep import JobUpkeep
 from weir_gateway.links.limiter import Limiter
 from weir_gateway.metrics import GatewayMetrics
@@ -41,12 +43,14 @@ class JobRoom:
         state: where jobs are kept.
         reception, preparer, limiter, metrics: see there.
         clock: time.
+        tracing: of the process.
         draining: whether the gateway takes no new work.
 
     Attributes:
         ends: who is told, in the same transaction, that a job has ended.
         kinds: other rooms register theirs here before `start`.
         store, desk: see there.
+        submissions: spans of submissions.
         wake: there are new jobs.
         webhooks: see there; `tell` queues an event.
     """
@@ -61,6 +65,7 @@ class JobRoom:
         limiter: Limiter,
         metrics: GatewayMetrics,
         clock: Clock,
+        tracing: Tracing,
         draining: Callable[[], bool],
     ) -> None:
         self._on = state.on
@@ -69,6 +74,7 @@ class JobRoom:
         self._clock = clock
         retention_ms = round(settings.job_retention_s * 1_000)
         self.ends = JobEnds()
+        self.submissions = Submissions(tracing, clock)
         self.kinds = JobKinds()
         self.kinds.register("native", NativeKind())
         self.kinds.register("chat", OpenAiKind(chat=True))
@@ -116,6 +122,7 @@ class JobRoom:
             preparer=preparer,
             runner=self._runner,
             clock=clock,
+            submissions=self.submissions,
             window_ms=round(settings.job_window_s * 1_000),
             http_webhooks=settings.webhooks_over_http,
         )

@@ -33,6 +33,8 @@ jobs = Table(
     # NULL for none: two NULLs are not equal.
     Column("idempotency_key", String),
     Column("fingerprint", LargeBinary, nullable=False),
+    # Of the span that submitted it; a gateway of an earlier version writes none.
+    Column("traceparent", String, nullable=False, server_default=""),
     Column("error_reason", String, nullable=False),
     Column("error_message", Text, nullable=False),
     # A serialised `weir.common.v1.Usage`.

@@ -26,6 +26,7 @@ from weir_gateway.openai.deferral import Deferral
 from weir_gateway.openai.dialect import Dialect, OpenAiDialect
 from weir_gateway.openai.generation_endpoint import GenerationEndpoint
 from weir_gateway.openai.limits_page import LimitsPage
+from weir_gateway.openai.origin_header import OriginHeader
 from weir_gateway.openai.single_headers import SingleHeaders
 from weir_gateway.openai.tokenize_endpoint import TokenizeEndpoint
 from weir_gateway.openapi.page import openapi_route
@@ -34,6 +35,7 @@ _EXPOSED = (
     "retry-after",
     "retry-after-ms",
     "x-request-id",
+    "traceresponse",
     "x-should-retry",
     "x-weir-model",
     "x-weir-max-new-tokens",
@@ -160,7 +162,7 @@ def create_http_app(
         max_age=600,
     )
     hot = {"/v1/chat/completions": chat, "/v1/completions": completion, "/v1/messages": messages}
-    return SingleHeaders(_Shortcut(browsers, hot), pages.on_error)
+    return SingleHeaders(OriginHeader(_Shortcut(browsers, hot)), pages.on_error)
 
 
 class _Shortcut:

@@ -7,7 +7,6 @@ from starlette.types import Receive, Scope, Send
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.flow.origin import Origin, bind_origin
 from weir_gateway.flow.trail import note_refusal
 from weir_gateway.openai.exchange import ClientLeft, Exchange
 from weir_gateway.openai.refusal import Refusal, openai_refusal
@@ -32,7 +31,6 @@ class Endpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         exchange = Exchange(scope, receive, send, max_body=self._max_body, stall_s=self._stall_s)
-        bind_origin(_origin_of(exchange))
         try:
             await self._serve(exchange)
         except ClientLeft:
@@ -58,8 +56,3 @@ class Endpoint(ABC):
         if not exchange.started:
             refusal = self._refusal(error, note_refusal(error, self._clock))
             await exchange.reply_refusal(refusal)
-
-
-def _origin_of(exchange: Exchange) -> Origin:
-    """What its headers say of the trace of its client."""
-    return Origin(exchange.header("traceparent") or "", exchange.header("tracestate") or "")

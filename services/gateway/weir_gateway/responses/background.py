@@ -79,8 +79,9 @@ class Background:
         prepared = await self._preparer.prepare(caller, in_background(request.request))
         now_ms = self._clock.now_us() // 1_000
         response = begun(request, prepared, created_s=now_ms // 1_000, status="queued")
+        job_id = job_id_of(request.id)
         job = Job(
-            id=job_id_of(request.id),
+            id=job_id,
             tenant_id=caller.tenant_id,
             user_id=caller.user_id,
             api_key_id=caller.key_id,
@@ -90,6 +91,7 @@ class Background:
             created_ms=now_ms,
             deadline_ms=now_ms + self._window_ms,
             enqueued_tokens=prepared.prompt_tokens + prepared.output_tokens,
+            traceparent=self._jobs.submissions.of_job(job_id, caller, prepared.subject.model),
         )
         kinds = ("response.created", "response.queued")
         events = [
