@@ -20,6 +20,8 @@ from command_line import command_line
 from decision_list import decision_list
 from directory_fields import policy_fields, pool_fields
 from messages import PACKAGES, messages
+from metrics_reference import SERVICES as MEASURED
+from metrics_reference import metrics_table
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -45,6 +47,10 @@ def pages() -> dict[Path, dict[str, Part]]:
     return {
         ROOT / "docs" / "cli.md": {"commands": command_line},
         ROOT / "docs" / "api" / "routes.md": {"routes": routes},
+        ROOT / "docs" / "metrics.md": {
+            f"metrics-{re.sub('[ _]', '-', service)}": partial(metrics_table, service)
+            for service in MEASURED
+        },
         ROOT / "docs" / "decisions" / "README.md": {"decisions": decision_list},
         **{
             reference / f"{package}.md": {"messages": partial(messages, package)}
