@@ -99,6 +99,7 @@ class Campaign:
         self._meter = meter
         self._progress = progress
         self._in_force: ChosenSettings | None = None
+        self._cells = plan.cells
 
     async def run(self) -> CampaignResult:
         """Measures, recommends, compares, predicts. Raises CommandError."""
@@ -119,6 +120,7 @@ class Campaign:
             peak=_largest(grid),
         )
         rate = findings.mixed_rate
+        self._cells = findings.alive or self._plan.cells
         policy = advise_policy(findings, self._mix(rate * _OVERLOAD, 60.0, seed=5), self._workers)
         recommendation = recommend(findings, policy)
         compared = await self._compare(rate * _OVERLOAD, recommendation.chosen, targets)
@@ -168,6 +170,9 @@ class Campaign:
         end = time.monotonic() + plan.grid_s
         hopeless: set[str] = set()
         for at, level in enumerate(plan.levels):
+            if at and time.monotonic() > end:
+                self._progress.say(f"no time is left to measure {level} requests at once and more")
+                break
             cells = [cell for cell in plan.cells if cell.name not in hopeless]
             left = len(cells) * (len(plan.levels) - at)
             for cell in cells:
@@ -237,12 +242,12 @@ class Campaign:
         return lambda: self._meter.offered(name, load)
 
     def _mix(self, rate: float, seconds: float, seed: int) -> tuple[LoadRequest, ...]:
-        """Poisson arrivals of all cells in equal numbers; at least a few requests."""
+        """Poisson arrivals of the cells that live, in equal numbers; at least a few requests."""
         if not rate:
             return ()
         lengths = [
             (Lengths(Law.FIXED, cell.prompt), Lengths(Law.FIXED, cell.output))
-            for cell in self._plan.cells
+            for cell in self._cells
         ]
         count = max(8, round(rate * seconds))
         return drawn_plan(Arrivals(rate), lengths, ("calibration",), LoadSize(count), seed)

@@ -84,14 +84,21 @@ class Findings:
 
     @property
     def best(self) -> Level:
-        """The concurrency at which goodput peaks."""
-        return max(self.levels, key=lambda level: (level.score, -level.streams))
+        """The concurrency at which goodput peaks, of those that keep every cell alive if any."""
+        return max(
+            self.levels, key=lambda one: (all(one.goodput.values()), one.score, -one.streams)
+        )
+
+    @property
+    def alive(self) -> tuple[Cell, ...]:
+        """Cells of which some requests keep the targets at the best concurrency."""
+        return tuple(cell for cell in self.cells if self.best.goodput[cell.name])
 
     @property
     def mixed_rate(self) -> float:
-        """Requests a second of all cells in equal numbers at the peak; 0: a cell has none."""
-        rates = list(self.best.goodput.values())
-        return len(rates) / sum(1 / rate for rate in rates) if all(rates) else 0.0
+        """Requests a second of the cells that live, in equal numbers, at the peak; 0: none does."""
+        rates = [self.best.goodput[cell.name] for cell in self.alive]
+        return len(rates) / sum(1 / rate for rate in rates) if rates else 0.0
 
 
 def levels_of(

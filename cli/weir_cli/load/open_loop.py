@@ -36,7 +36,8 @@ class Offered:
     @property
     def duration_s(self) -> float:
         """From the first intended sending to the last end."""
-        return max(1e-9, self.end_s - self.begin_s)
+        first = min((one.intended_s for one in self.exchanges), default=self.begin_s)
+        return max(1e-9, self.end_s - first)
 
 
 class OpenLoop:
