@@ -43,7 +43,7 @@ class Commands:
     def _weir(self, called: Called) -> Ended:
         command, *rest = called.arguments or [""]
         if command in _SERVES and not {"-h", "--help"} & set(rest):
-            return _started(rest, called.folder) if self._really else checked(command, rest)
+            return self._served(command, rest, called.folder)
         return weir(*called.arguments, given=called.given)
 
     def _make(self, called: Called) -> Ended:
@@ -54,7 +54,15 @@ class Commands:
         )
         if plan.returncode or targets != ["run"]:
             return Ended(plan.returncode, "", plan.stderr)
-        return checked("up", shlex.split(variables.get("ARGS", "")))
+        return self._served("up", shlex.split(variables.get("ARGS", "")), called.folder)
+
+    def _served(self, command: str, arguments: list[str], folder: str) -> Ended:
+        ended = checked(command, arguments)
+        # Models and directory files are the reader's own.
+        startable = command == "up" and not {"--model", "--directory"} & set(arguments)
+        if ended.returncode or not self._really or not startable:
+            return ended
+        return _started(arguments, folder)
 
 
 def checked(command: str, arguments: Sequence[str]) -> Ended:
@@ -72,9 +80,9 @@ def checked(command: str, arguments: Sequence[str]) -> Ended:
 
 
 def _started(arguments: Sequence[str], folder: str) -> Ended:
-    """Starts a stack for one answer, on free ports."""
+    """Starts a stack for one answer, on free ports, of the model that computes nothing."""
     command = [sys.executable, "-m", "weir_cli", "up", *arguments]
-    command += [] if "--once" in arguments else ["--once"]
+    command += [one for one in ("--once", "--null") if one not in arguments]
     command += [] if "--port" in arguments else ["--port", "0"]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=_SOAK_S, env=os.environ

@@ -13,7 +13,7 @@ from tests.docs.formats import check, run_sql
 from tests.docs.forwarded import Forwarding
 from tests.docs.site import DocsStack
 
-_BLOCK_S = 100
+_BLOCK_S = 200
 # What a block sets, the next one finds; an HTTP error fails a block.
 _BEFORE = """\
 set -aeuo pipefail
