@@ -11,7 +11,7 @@ from weir_worker.engine.events import KvFrame, StepOutput
 
 MOST_RUNS = 16_384
 _FRESH_US = 1_000_000
-_WAIT_S = 1.2
+_WAIT_S = 4.0
 _ELSEWHERE = "another engine computes for this worker, and tells nothing of its blocks"
 
 

@@ -117,3 +117,10 @@ async def test_of_an_engine_elsewhere_nothing_is_known() -> None:
     assert not told.known
     assert "another engine" in told.why
     assert engine.asked == 0
+
+
+async def test_an_idle_engine_tells_of_many_blocks_at_once() -> None:
+    async with running_worker(num_blocks=200_000, max_context=2048, process=True) as worker:
+        told = await kv_map(worker)
+        assert list(told.lengths) == [200_000]
+        assert [*told.states] == [KvBlockState.KV_BLOCK_STATE_FREE]

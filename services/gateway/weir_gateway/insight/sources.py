@@ -36,7 +36,7 @@ from weir_core.rpc.leader_channels import LeaderChannels
 if TYPE_CHECKING:
     from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
 
-_CALL_S = 1.5
+_CALL_S, _KV_S = 1.5, 5.0
 _PAGE, _MOST_PAGES = 1_000, 5
 _T = TypeVar("_T")
 
@@ -122,7 +122,7 @@ class Sources:
         request = GetKvMapRequest(first_block=first_block)
         async with self._open(worker.registration.address, "worker") as channel:
             stub = WorkerServiceStub(channel)
-            answer = await _asked(stub.GetKvMap(request, timeout=_CALL_S), _WORKER)
+            answer = await _asked(stub.GetKvMap(request, timeout=_KV_S), _WORKER)
         return worker, answer.map
 
     async def _worker(self, worker_id: str) -> WorkerView:
@@ -170,7 +170,7 @@ def _list_workers(stub: "SchedulerServiceAsyncStub") -> Awaitable[ListWorkersRes
 
 async def _asked(call: Awaitable[_T], peer: tuple[Reason, str]) -> _T:
     try:
-        async with asyncio.timeout(2 * _CALL_S):
+        async with asyncio.timeout(_KV_S + 1.0):
             return await call
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error, unavailable_as=peer[0], peer=peer[1]) from None

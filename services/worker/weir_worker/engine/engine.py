@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 # Steps in a row that had work and computed nothing. One happens after a pre-emption.
 _STALL_LIMIT = 3
-# Blocks that are looked at with a step, some 0.3 ms, and while nothing else is to be done.
-_SCANNED_A_STEP, _SCANNED_IDLE = 2_048, 65_536
+# Blocks looked at with a step, half a millisecond, and at a time while nothing is to be done.
+_SCANNED_A_STEP, _SCANNED_IDLE = 2_048, 16_384
 # A wait for a grammar, during which commands are not read.
 _COMPILE_WAIT_S = 0.005
 _DEADLINE_PASSED = "the deadline of the request passed"
@@ -111,6 +111,11 @@ class Engine:
                     self._finish(sequence, FinishReason.ABORT, failure)
                 for submit in self._compilations.drop_all():
                     self._news.rejected(submit, failure)
+
+    @property
+    def looks(self) -> bool:
+        """Whether a look at the KV blocks goes on, with each step or heartbeat."""
+        return self._scan is not None
 
     @property
     def overlaps(self) -> bool:

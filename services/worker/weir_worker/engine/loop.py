@@ -62,7 +62,8 @@ class EngineLoop:
             logger.debug("the server process is gone while a step runs")
 
     def _receive(self) -> list[Command]:
-        timeout_s = 0.0 if self._engine.has_work() else self._heartbeat_s
+        busy = self._engine.has_work() or self._engine.looks
+        timeout_s = 0.0 if busy else self._heartbeat_s
         commands: list[Command] = []
         for frame in self._link.receive(timeout_s):
             commands.extend(self._decoder.decode(frame))
