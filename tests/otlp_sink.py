@@ -30,6 +30,10 @@ class ReceivedSpan:
     status_code: int
     status_message: str
     attributes: dict[str, object]
+    resource: dict[str, object] = field(default_factory=dict)
+    events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    """Trace ids of what it links to."""
 
 
 @dataclass
@@ -92,17 +96,16 @@ async def otlp_sink() -> AsyncIterator[OtlpSink]:
 def _spans_of(request: pb.ExportTraceServiceRequest) -> list[ReceivedSpan]:
     received: list[ReceivedSpan] = []
     for resource in request.resource_spans:
-        service = str(_attributes(resource.resource.attributes).get("service.name", ""))
+        about = _attributes(resource.resource.attributes)
         for scope in resource.scope_spans:
-            received.extend(_received(service, span) for span in scope.spans)
+            received.extend(_received(about, span) for span in scope.spans)
     return received
 
 
-def _received(service: str, span: Span) -> ReceivedSpan:
-
+def _received(resource: dict[str, object], span: Span) -> ReceivedSpan:
     return ReceivedSpan(
         name=span.name,
-        service=service,
+        service=str(resource.get("service.name", "")),
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_id=span.parent_span_id.hex(),
@@ -112,6 +115,9 @@ def _received(service: str, span: Span) -> ReceivedSpan:
         status_code=span.status.code,
         status_message=span.status.message,
         attributes=_attributes(span.attributes),
+        resource=resource,
+        events=[(event.name, _attributes(event.attributes)) for event in span.events],
+        links=[link.trace_id.hex() for link in span.links],
     )
 
 

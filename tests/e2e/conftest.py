@@ -30,6 +30,13 @@ WIDE = [
 ]
 
 
+# A short request fits once, and not again on that day.
+ONCE = {
+    "id": "once",
+    "limits": [{"id": "tokens", "resource": "tokens", "rate": "1/day", "burst": 100}],
+}
+
+
 def _told_of_tools(folder: Path, home: Path) -> Path:
     """The same model; its template, which renders all else as before, tells of tools too."""
     linked = home / folder.name
@@ -130,8 +137,9 @@ async def two_versions(
             "counted": {"plan": "counted"},
             "lesser": {"plan": "lesser"},
             "traced": {"plan": "wide"},
+            "refused": {"plan": "once"},
         },
-        plans=[*COUNTED, *WIDE, LESSER],
+        plans=[*COUNTED, *WIDE, LESSER, ONCE],
         model={"versions": versions, "sticky": "session"},
         otlp=spans.endpoint,
         settings={"OTEL_BSP_SCHEDULE_DELAY": "100"},

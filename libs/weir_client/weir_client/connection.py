@@ -9,6 +9,7 @@ from weir_client.attempts import Attempts
 from weir_client.errors import WeirClientError, from_rpc_error
 from weir_client.retry import RetryPolicy
 from weir_client.retry_budget import RetryBudget
+from weir_client.trace import trace_metadata
 
 Response = TypeVar("Response")
 Response_co = TypeVar("Response_co", covariant=True)
@@ -66,10 +67,15 @@ class Connection:
             if credentials is None
             else grpc.aio.secure_channel(target, credentials, options=_OPTIONS)
         )
-        self.metadata: Metadata = (("authorization", f"Bearer {api_key}"),)
+        self._identity: Metadata = (("authorization", f"Bearer {api_key}"),)
         self._retry = retry
         self._budget = RetryBudget(retry)
         self._timeout_s = timeout_s
+
+    @property
+    def metadata(self) -> Metadata:
+        """Of a call that is made now: who asks, and the trace that the caller is in."""
+        return (*self._identity, *trace_metadata())
 
     def attempts(self, timeout_s: float) -> Attempts:
         """For a call that may take so long, retries included."""
