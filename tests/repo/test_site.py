@@ -7,10 +7,19 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
 from tools.site_pages.llms_text import llms_text
 from tools.site_pages.markdown_text import anchors, headings, lines_of_text, links
-from tools.site_pages.pages import is_elsewhere, navigation, page_files, place, target_file
+from tools.site_pages.pages import (
+    ROOT,
+    is_elsewhere,
+    navigation,
+    page_files,
+    place,
+    target_file,
+)
+from weir_cli.app import app
 from weir_core.errors import WIRE_CODES
 
 # Reached from the page of their folder.
@@ -158,3 +167,14 @@ def test_lists_are_indented_as_the_site_reads_them(repo_root: Path) -> None:
                 wrong.append(f"{page}:{index + 1}: {line}")
             inside = code
     assert wrong == []
+
+
+def test_every_command_that_a_page_names_is_there() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    missing = set()
+    for page in _PAGES:
+        for first, second in re.findall(r"`weir ([a-z]+)(?: ([a-z]+))?", _text(ROOT / page)):
+            inner = getattr(commands.get(first), "commands", None)
+            if first not in commands or (second and inner is not None and second not in inner):
+                missing.add(f"{page}: weir {first} {second}")
+    assert missing == set()
