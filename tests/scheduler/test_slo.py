@@ -81,6 +81,30 @@ def test_each_target_is_counted_by_itself() -> None:
     }
 
 
+def test_an_answer_that_is_not_streamed_is_measured_to_its_end_alone() -> None:
+    served = Served()
+    bench = served.bench
+    for name, took_us, tokens in (("good", SECOND, 5), ("late", 11 * SECOND, 5), ("none", 1, 0)):
+        bench.enqueue(name)
+        dispatch = bench.out.dispatches[-1]
+        bench.start(dispatch)
+        bench.clock.advance_us(took_us)
+        bench.end(dispatch, tokens)
+    assert served.recent() == {Objective.E2E: (1, 2)}
+
+
+def test_every_request_that_counts_is_told_of() -> None:
+    served = Served()
+    told: list[tuple[str, Objective, bool]] = []
+    served.bench.scheduler.on_judged(lambda *judged: told.append(judged))
+    served.answer("slow start", 3 * SECOND, 50_000)
+    assert told == [
+        ("t", Objective.TTFT, False),
+        ("t", Objective.ITL, True),
+        ("t", Objective.E2E, True),
+    ]
+
+
 def test_the_burn_rate_is_the_part_missed_over_the_part_that_may_be() -> None:
     served = Served()
     for number in range(8):

@@ -20,6 +20,10 @@ class ScrapeTargets:
         folder: where it is written.
         read: what every process announced when it was ready, by its name.
         encrypted: the gateway is reached by https.
+
+    Attributes:
+        path: the file.
+        period_s: how often it looks.
     """
 
     def __init__(
@@ -29,14 +33,15 @@ class ScrapeTargets:
         self._read = read
         self._encrypted = encrypted
         self._written = ""
+        self.period_s = _PERIOD_S
 
     async def run(self) -> None:
-        """Looks every two seconds: workers come and go, and what restarts may have a new port."""
+        """Looks every `period_s`: workers come and go, and what restarts may have a new port."""
         while True:
             # On a full disk the file stays behind, and everything else goes on.
             with suppress(OSError):
                 self.write()
-            await asyncio.sleep(_PERIOD_S)
+            await asyncio.sleep(self.period_s)
 
     def write(self) -> None:
         """Writes the file if it is not up to date."""

@@ -25,15 +25,20 @@ class GatewayMetrics:
     Args:
         registry: they are added to it.
         own: further ones by tenant id, which count that tenant's requests too.
+        tenants: says which of them have a name; None for the usual number.
     """
 
     def __init__(
-        self, registry: CollectorRegistry, own: Mapping[str, "GatewayMetrics"] | None = None
+        self,
+        registry: CollectorRegistry,
+        own: Mapping[str, "GatewayMetrics"] | None = None,
+        *,
+        tenants: Busiest | None = None,
     ) -> None:
         self._own = dict(own or {})
         self.on_refused: list[Callable[[WeirError, str], None]] = []
         """Told of each refusal, with the id of the tenant or nothing."""
-        self._tenants = Busiest()
+        self._tenants = tenants or Busiest()
         self._models = LabelCap()
         self._limits = LabelCap()
         self._versions = VersionMetrics(registry)

@@ -44,10 +44,15 @@ class SloBook:
     def finished(
         self, entry: QueueEntry, first_token_us: int | None, completion_tokens: int, now_us: int
     ) -> None:
-        """A request has ended with an answer."""
-        if entry.request_class is not RequestClass.INTERACTIVE or first_token_us is None:
+        """A request has ended; of one that was not streamed no first token is known.
+
+        Without any token there was no answer, and nothing to measure.
+        """
+        if entry.request_class is not RequestClass.INTERACTIVE:
             return
-        if completion_tokens > 1:
+        if first_token_us is None and not completion_tokens:
+            return
+        if first_token_us is not None and completion_tokens > 1:
             gap_us = (now_us - first_token_us) // (completion_tokens - 1)
             self._judge(entry.tenant_id, Objective.ITL, gap_us, now_us)
         self._judge(entry.tenant_id, Objective.E2E, now_us - entry.arrival_us, now_us)
