@@ -20,7 +20,7 @@ from weir_core.rpc.framed import FramedConnection
 class FakeScheduler(SchedulerServiceServicer):
     """Dispatches at once to the first worker that is not excluded, or as a test says."""
 
-    ConnectWorker = DrainWorker = staticmethod(not_played)
+    ConnectWorker = staticmethod(not_played)
     GetPoolStatus = GetScalingSignals = staticmethod(not_played)
 
     def __init__(self, workers: list[FakeWorker]) -> None:
@@ -72,6 +72,15 @@ class FakeScheduler(SchedulerServiceServicer):
                 if request.tenant_id in ("", waiting.subject.tenant_id)
             ]
         )
+
+    async def DrainWorker(
+        self, request: sched.DrainWorkerRequest, context: Any
+    ) -> sched.DrainWorkerResponse:
+        self.states[request.worker_id] = "ready" if request.cancel else "draining"
+        answer = sched.DrainWorkerResponse()
+        answer.worker.registration.worker_id = request.worker_id
+        answer.worker.state = self.states[request.worker_id]
+        return answer
 
     async def Dispatch(  # type: ignore[override]
         self, request_iterator: AsyncIterator[sched.DispatchRequest], context: Any

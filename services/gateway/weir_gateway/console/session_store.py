@@ -75,7 +75,7 @@ class SessionStore:
         """
         self._drop_ended()
         own = [one.name for one in self._sessions.values() if one.identity == identity]
-        for name in own[: len(own) - _MOST_EACH + 1]:
+        for name in own[: max(0, len(own) - _MOST_EACH + 1)]:
             del self._sessions[name]
         if len(self._sessions) >= self._most:
             raise WeirError(
