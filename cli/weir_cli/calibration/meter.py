@@ -153,7 +153,7 @@ class WorkerWatch:
         if self._begin is None or self._end is None or self._end[0] <= self._begin[0]:
             return None
         passed = self._end[0] - self._begin[0]
-        return max(0.0, self._end[1] - self._begin[1]) / passed
+        return min(1.0, max(0.0, self._end[1] - self._begin[1]) / passed)
 
 
 @dataclass(frozen=True, slots=True)

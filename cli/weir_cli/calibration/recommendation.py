@@ -97,8 +97,11 @@ def _alpha(found: Findings) -> Advice:
 def _step_tokens(found: Findings, streams: int) -> Advice:
     worker, cost = found.worker, found.served.cost
     target_ms = found.targets.itl_ms or found.targets.tpot_ms
-    if target_ms is None or not cost.prefill_token > 0:
+    if target_ms is None:
         return advice("max_step_tokens", worker.max_step_tokens, "no target between tokens")
+    if not cost.prefill_token > 0:
+        why = "prompt tokens add nothing to a step that the probes could tell"
+        return advice("max_step_tokens", worker.max_step_tokens, why)
     left_s = target_ms / 1e3 - _decode_step_s(found, streams, cost)
     room = int(left_s / cost.prefill_token) + streams
     least = up(streams + _ROUND, _ROUND)
