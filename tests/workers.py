@@ -29,6 +29,7 @@ _LONG = (
     "tests/e2e",
     "tests/worker/engine/test_default_model.py",
     "tests/ratelimiter",
+    "tests/docs",
 )
 
 

@@ -69,7 +69,12 @@ def _row(parameter: Any) -> str:
 def _names(parameter: Any) -> str:
     if _is_option(parameter):
         return ", ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
-    return f"`{_metavar(parameter)}`"
+    return _alternatives(_metavar(parameter))
+
+
+def _alternatives(text: str) -> str:
+    # A bar would end the cell of the table.
+    return " or ".join(f"`{one}`" for one in text.split("|"))
 
 
 def _metavar(parameter: Any) -> str:
@@ -78,7 +83,7 @@ def _metavar(parameter: Any) -> str:
 
 def _values(parameter: Any) -> str:
     if parameter.metavar and _is_option(parameter):
-        return " or ".join(f"`{one}`" for one in parameter.metavar.split("|"))
+        return _alternatives(parameter.metavar)
     kind = parameter.type_descriptor.annotation
     for part in get_args(kind):
         kind = part if part is not type(None) else kind

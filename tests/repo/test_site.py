@@ -132,6 +132,20 @@ def test_every_test_that_a_page_names_is_there(repo_root: Path) -> None:
             ), f"{page}: no {file}::{name}"
 
 
+def test_every_row_of_the_checklist_says_where_it_is_explained_and_what_shows_it(
+    repo_root: Path,
+) -> None:
+    page = _text(repo_root / "docs" / "production.md")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in page.splitlines()
+        if line.startswith("| ") and not line.startswith("| check ")
+    ]
+    assert len(rows) > 30
+    wrong = [check for check, where, shown in rows if "](" not in where or "`" not in shown]
+    assert wrong == []
+
+
 def test_every_reason_has_its_remedy(repo_root: Path) -> None:
     page = _text(repo_root / "docs" / "troubleshooting.md")
     section = page[page.index("## By reason") :]
