@@ -39,7 +39,7 @@ def metrics_of(expr: str) -> set[str]:
 
 def without_variables(expr: str) -> str:
     """The expression of a dashboard as Grafana sends it when everything is chosen."""
-    return _CHOSEN.sub(".*", expr).replace("$__rate_interval", "1m")
+    return _CHOSEN.sub(".*", expr).replace("$__rate_interval", "10m")
 
 
 def queries() -> Iterator[tuple[str, Query]]:

@@ -19,7 +19,12 @@ from tests.e2e.wait import until
 from tools.metrics_reference import Family, catalogue
 from weir_cli.stack.scrape_targets import FILE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.needs("prometheus")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.needs("prometheus"),
+    # The first one waits for scrapes.
+    pytest.mark.timeout(300),
+]
 
 TENANT = "measured"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
