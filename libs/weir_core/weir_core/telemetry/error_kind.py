@@ -24,6 +24,11 @@ FAULT_CODES = frozenset(
 )
 
 
+_NO_ERROR = frozenset(
+    {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAUTHENTICATED}
+)
+
+
 class ErrorKind(StrEnum):
     """A fault is ours; a refusal answers what the caller asked, or how much of it."""
 
@@ -32,8 +37,11 @@ class ErrorKind(StrEnum):
 
 
 def kind_of_code(code: grpc.StatusCode) -> ErrorKind | None:
-    """The kind of a status; None where nothing went wrong, or the caller left."""
-    if code in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED):
+    """The kind of a status; None where nothing went wrong, the caller left, or is nobody's.
+
+    Calls without a known key could use up the refusals of those that have one.
+    """
+    if code in _NO_ERROR:
         return None
     return ErrorKind.FAULT if code in FAULT_CODES else ErrorKind.REFUSAL
 
