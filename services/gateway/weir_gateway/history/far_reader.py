@@ -1,22 +1,25 @@
 """Asks the scheduler and the ratelimiter how they do."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import grpc
 
-from weir.gateway.v1.history_service_pb2 import PartsSample, PoolSample
+from weir.common.v1.subject_pb2 import Subject
+from weir.gateway.v1.history_service_pb2 import PartsSample, PoolSample, TenantLimits
 from weir.ratelimiter.v1.ledger_service_pb2 import (
     GetLedgerStatusRequest,
     GetLedgerStatusResponse,
 )
 from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceStub
+from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainRequest
 from weir.scheduler.v1 import scheduler_service_pb2 as scheduler
 from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import from_rpc_error
 from weir_core.rpc.leader_channels import LeaderChannels
+from weir_gateway.links.account_reader import AccountReader
 
 _CALL_S = 3.0
 
@@ -29,6 +32,7 @@ class FarLook:
     pools: list[PoolSample] = field(default_factory=list)
     workers: list[scheduler.WorkerView] = field(default_factory=list)
     depths: list[scheduler.QueueDepth] = field(default_factory=list)
+    limits: list[TenantLimits] = field(default_factory=list)
 
 
 class FarReader:
@@ -51,12 +55,18 @@ class FarReader:
     ) -> None:
         self._schedulers = schedulers
         self._ledger = LedgerServiceStub(ratelimiter)
+        self._accounts = AccountReader(ratelimiter, timeout_s=_CALL_S)
         self._degraded = degraded
         self._unheard = unheard
 
-    async def look(self) -> FarLook:
-        """Everything of now, within seconds; raises nothing of what others fail with."""
+    async def look(self, tenants: Sequence[str] = ()) -> FarLook:
+        """Everything of now, within seconds; raises nothing of what others fail with.
+
+        Args:
+            tenants: whose limits are asked for too.
+        """
         parts = PartsSample(ratelimiter_degraded=self._degraded(), unheard_calls=self._unheard())
+        known = await self._all_limits(tenants)
         fleet, ledger = await asyncio.gather(
             self._fleet(), self._ledger_status(), return_exceptions=True
         )
@@ -66,13 +76,14 @@ class FarReader:
             parts.ratelimiter_error = _why(ledger)
         if isinstance(fleet, BaseException):
             parts.scheduler_error = _why(fleet)
-            return FarLook(parts)
+            return FarLook(parts, limits=known)
         workers, status, scaling = fleet
         return FarLook(
             parts=parts,
             pools=_pools(status.pools, scaling.pools),
             workers=list(workers.workers),
             depths=list(status.depths),
+            limits=known,
         )
 
     async def _fleet(
@@ -92,6 +103,20 @@ class FarReader:
         except grpc.aio.AioRpcError as error:
             unavailable = Reason.SCHEDULER_UNAVAILABLE
             raise from_rpc_error(error, unavailable_as=unavailable, peer="the scheduler") from None
+
+    async def _all_limits(self, tenants: Sequence[str]) -> list[TenantLimits]:
+        """Of those that could be asked."""
+        told = await asyncio.gather(
+            *(self._limits(tenant) for tenant in tenants), return_exceptions=True
+        )
+        return [one for one in told if isinstance(one, TenantLimits)]
+
+    async def _limits(self, tenant_id: str) -> TenantLimits:
+        """Raises WeirError: it is gone, or the ratelimiter is away."""
+        request = ExplainRequest(subject=Subject(tenant_id=tenant_id))
+        told = await self._accounts.explain(request)
+        own = [limit for limit in told.limits if limit.layer == "tenant"]
+        return TenantLimits(tenant_id=tenant_id, limits=own)
 
     async def _ledger_status(self) -> GetLedgerStatusResponse:
         try:

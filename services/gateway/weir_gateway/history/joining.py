@@ -42,6 +42,7 @@ def join(samples: Sequence[HistorySample]) -> HistorySample:
         whole.pools.extend(newest.pools)
         whole.depths.extend(newest.depths)
         whole.parts.CopyFrom(newest.parts)
+        whole.limits.extend(newest.limits)
         whole.workers.extend(_workers(read))
     return whole
 
@@ -56,6 +57,15 @@ def fewer(flows: Sequence[RequestFlow]) -> list[RequestFlow]:
         rest.setdefault(flow.model, []).append(flow)
     added = [_flow(OTHER, model, part, gauges=part) for model, part in rest.items()]
     return [*ordered[:MOST_FLOWS], *added]
+
+
+def busiest_tenants(sample: HistorySample, most: int) -> list[str]:
+    """Those that had most to do with this interval."""
+    sums: dict[str, int] = {}
+    for flow in sample.flows:
+        if flow.tenant_id not in ("", OTHER):
+            sums[flow.tenant_id] = sums.get(flow.tenant_id, 0) + _business(flow)
+    return sorted(sums, key=lambda tenant: -sums[tenant])[:most]
 
 
 def _business(flow: RequestFlow) -> int:

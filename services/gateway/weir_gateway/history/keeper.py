@@ -1,7 +1,7 @@
 """Samples the requests of this gateway, the queues and the workers, and keeps what it saw."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from weir.gateway.v1.history_service_pb2 import HistorySample, WorkerSample
@@ -10,7 +10,7 @@ from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
 from weir_core.clock import Clock
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.history.far_reader import FarLook
-from weir_gateway.history.joining import join
+from weir_gateway.history.joining import busiest_tenants, join
 from weir_gateway.history.request_flows import RequestFlows
 from weir_gateway.history.sample_store import SampleStore
 from weir_gateway.history.watcher import Watcher
@@ -18,6 +18,7 @@ from weir_gateway.history.worker_work import work_between
 from weir_gateway.repeating import Repeating
 
 STEP_S = 5.0
+_WITH_LIMITS = 16
 _SHORTEST_S = 0.25
 """Between two looks at the far parts, however many begin to watch."""
 
@@ -28,7 +29,7 @@ class HistoryKeeper:
     Args:
         flows: counts requests.
         living: the requests that live.
-        look: asks the far parts.
+        look: asks the far parts, and where the limits of some tenants stand.
         clock: time.
         gateway_id: of the process.
         step_s: length of a kept sample, and how often the far parts are asked while nobody
@@ -39,7 +40,7 @@ class HistoryKeeper:
         self,
         flows: RequestFlows,
         living: Callable[[], Iterable[LiveRequest]],
-        look: Callable[[], Awaitable[FarLook]],
+        look: Callable[[Sequence[str]], Awaitable[FarLook]],
         clock: Clock,
         *,
         gateway_id: str,
@@ -56,6 +57,7 @@ class HistoryKeeper:
         self._pending: list[HistorySample] = []
         self._watchers: set[Watcher] = set()
         self._loads: dict[str, WorkerLoad] = {}
+        self._busiest: Sequence[str] = ()
         self._taken_us = clock.monotonic_us()
         self._hurry = asyncio.Event()
         self._work = Repeating("history", self._sample, self._pause)
@@ -105,7 +107,7 @@ class HistoryKeeper:
         self._hurry.clear()
 
     async def _sample(self) -> None:
-        look = await self._look()
+        look = await self._look(self._busiest if self._watchers else ())
         now_us = self._clock.monotonic_us()
         sample = HistorySample(
             flows=self._flows.take(self._living()),
@@ -118,9 +120,12 @@ class HistoryKeeper:
         sample.duration.FromMicroseconds(now_us - self._taken_us)
         sample.workers.extend(self._workers(look.workers))
         self._taken_us = now_us
-        self._keep(sample)
+        self._busiest = busiest_tenants(sample, _WITH_LIMITS)
         for watcher in self._watchers:
-            watcher.offer(sample)
+            watched = HistorySample(limits=look.limits)
+            watched.MergeFrom(sample)
+            watcher.offer(watched)
+        self._keep(sample)
 
     def _keep(self, sample: HistorySample) -> None:
         self._pending.append(sample)

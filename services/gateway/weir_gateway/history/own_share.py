@@ -12,5 +12,6 @@ def own_share(sample: HistorySample, tenant_id: str) -> HistorySample:
         duration=sample.duration,
         flows=[flow for flow in sample.flows if flow.tenant_id == tenant_id],
         depths=[depth for depth in sample.depths if depth.tenant_id == tenant_id],
+        limits=[limits for limits in sample.limits if limits.tenant_id == tenant_id],
         far_read=sample.far_read,
     )

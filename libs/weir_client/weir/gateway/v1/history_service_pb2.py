@@ -25,42 +25,45 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from weir.ratelimiter.v1 import ledger_service_pb2 as weir_dot_ratelimiter_dot_v1_dot_ledger__service__pb2
+from weir.ratelimiter.v1 import ratelimiter_service_pb2 as weir_dot_ratelimiter_dot_v1_dot_ratelimiter__service__pb2
 from weir.scheduler.v1 import scheduler_service_pb2 as weir_dot_scheduler_dot_v1_dot_scheduler__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%weir/gateway/v1/history_service.proto\x12\x0fweir.gateway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(weir/ratelimiter/v1/ledger_service.proto\x1a)weir/scheduler/v1/scheduler_service.proto\"g\n\x11GetHistoryRequest\x12)\n\x06window\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04step\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x89\x01\n\x12GetHistoryResponse\x12/\n\x07samples\x18\x01 \x03(\x0b\x32\x1e.weir.gateway.v1.HistorySample\x12\x12\n\ngateway_id\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x13WatchHistoryRequest\x12\'\n\x04step\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"F\n\x14WatchHistoryResponse\x12.\n\x06sample\x18\x01 \x01(\x0b\x32\x1e.weir.gateway.v1.HistorySample\"\xe1\x02\n\rHistorySample\x12,\n\x08\x65nd_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x05\x66lows\x18\x03 \x03(\x0b\x32\x1c.weir.gateway.v1.RequestFlow\x12*\n\x05pools\x18\x04 \x03(\x0b\x32\x1b.weir.gateway.v1.PoolSample\x12.\n\x07workers\x18\x05 \x03(\x0b\x32\x1d.weir.gateway.v1.WorkerSample\x12-\n\x06\x64\x65pths\x18\x06 \x03(\x0b\x32\x1d.weir.scheduler.v1.QueueDepth\x12+\n\x05parts\x18\x07 \x01(\x0b\x32\x1c.weir.gateway.v1.PartsSample\x12\x10\n\x08\x66\x61r_read\x18\x08 \x01(\x08\"\xf1\x04\n\x0bRequestFlow\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08\x61rrivals\x18\x03 \x01(\x03\x12,\n\x05\x65nded\x18\x04 \x03(\x0b\x32\x1d.weir.gateway.v1.OutcomeCount\x12.\n\x07refused\x18\x05 \x03(\x0b\x32\x1d.weir.gateway.v1.RefusalCount\x12\x15\n\rprompt_tokens\x18\x06 \x01(\x03\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x07 \x01(\x03\x12\x15\n\routput_tokens\x18\x08 \x01(\x03\x12+\n\x04ttft\x18\t \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x32\n\x0bintake_time\x18\n \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x31\n\nqueue_time\x18\x0b \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x33\n\x0cprefill_time\x18\x0c \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12,\n\x05speed\x18\r \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x34\n\rprompt_length\x18\x0e \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x34\n\routput_length\x18\x0f \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x11\n\tin_flight\x18\x10 \x01(\x05\x12\x0e\n\x06queued\x18\x11 \x01(\x05\".\n\x0cOutcomeCount\x12\x0f\n\x07outcome\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"a\n\x0cRefusalCount\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x10\n\x08limit_id\x18\x02 \x01(\t\x12\x12\n\nlimit_type\x18\x03 \x01(\t\x12\x0c\n\x04knob\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x03\"K\n\x0c\x44istribution\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12\x0b\n\x03sum\x18\x02 \x01(\x01\x12\x0f\n\x07\x62uckets\x18\x03 \x03(\x11\x12\x0e\n\x06\x63ounts\x18\x04 \x03(\x03\"o\n\nPoolSample\x12-\n\x06status\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.PoolStatus\x12\x32\n\x07signals\x18\x02 \x01(\x0b\x32!.weir.scheduler.v1.ScalingSignals\"f\n\x0cWorkerSample\x12+\n\x04view\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerView\x12)\n\x04work\x18\x02 \x01(\x0b\x32\x1b.weir.gateway.v1.WorkerWork\"\xda\x03\n\nWorkerWork\x12+\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05steps\x18\x02 \x01(\x03\x12\x16\n\x0eprefill_tokens\x18\x03 \x01(\x03\x12\x15\n\rdecode_tokens\x18\x04 \x01(\x03\x12\x19\n\x11recomputed_tokens\x18\x05 \x01(\x03\x12/\n\x0cprefill_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0b\x64\x65\x63ode_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eprefix_queries\x18\x08 \x01(\x03\x12\x13\n\x0bprefix_hits\x18\t \x01(\x03\x12\x11\n\tevictions\x18\n \x01(\x03\x12\x13\n\x0bpreemptions\x18\x0b \x01(\x03\x12,\n\tbusy_time\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0c\x66oreign_time\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0eprocessor_wait\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\"\xb4\x01\n\x0bPartsSample\x12\x17\n\x0fscheduler_error\x18\x01 \x01(\t\x12\x19\n\x11ratelimiter_error\x18\x02 \x01(\t\x12\x1c\n\x14ratelimiter_degraded\x18\x03 \x01(\x08\x12<\n\x06ledger\x18\x04 \x01(\x0b\x32,.weir.ratelimiter.v1.GetLedgerStatusResponse\x12\x15\n\runheard_calls\x18\x05 \x01(\x05\x32\xc6\x01\n\x0eHistoryService\x12U\n\nGetHistory\x12\".weir.gateway.v1.GetHistoryRequest\x1a#.weir.gateway.v1.GetHistoryResponse\x12]\n\x0cWatchHistory\x12$.weir.gateway.v1.WatchHistoryRequest\x1a%.weir.gateway.v1.WatchHistoryResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%weir/gateway/v1/history_service.proto\x12\x0fweir.gateway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(weir/ratelimiter/v1/ledger_service.proto\x1a-weir/ratelimiter/v1/ratelimiter_service.proto\x1a)weir/scheduler/v1/scheduler_service.proto\"g\n\x11GetHistoryRequest\x12)\n\x06window\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04step\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x89\x01\n\x12GetHistoryResponse\x12/\n\x07samples\x18\x01 \x03(\x0b\x32\x1e.weir.gateway.v1.HistorySample\x12\x12\n\ngateway_id\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x13WatchHistoryRequest\x12\'\n\x04step\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"F\n\x14WatchHistoryResponse\x12.\n\x06sample\x18\x01 \x01(\x0b\x32\x1e.weir.gateway.v1.HistorySample\"\x90\x03\n\rHistorySample\x12,\n\x08\x65nd_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x05\x66lows\x18\x03 \x03(\x0b\x32\x1c.weir.gateway.v1.RequestFlow\x12*\n\x05pools\x18\x04 \x03(\x0b\x32\x1b.weir.gateway.v1.PoolSample\x12.\n\x07workers\x18\x05 \x03(\x0b\x32\x1d.weir.gateway.v1.WorkerSample\x12-\n\x06\x64\x65pths\x18\x06 \x03(\x0b\x32\x1d.weir.scheduler.v1.QueueDepth\x12+\n\x05parts\x18\x07 \x01(\x0b\x32\x1c.weir.gateway.v1.PartsSample\x12\x10\n\x08\x66\x61r_read\x18\x08 \x01(\x08\x12-\n\x06limits\x18\t \x03(\x0b\x32\x1d.weir.gateway.v1.TenantLimits\"S\n\x0cTenantLimits\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x30\n\x06limits\x18\x02 \x03(\x0b\x32 .weir.ratelimiter.v1.LimitStatus\"\xf1\x04\n\x0bRequestFlow\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08\x61rrivals\x18\x03 \x01(\x03\x12,\n\x05\x65nded\x18\x04 \x03(\x0b\x32\x1d.weir.gateway.v1.OutcomeCount\x12.\n\x07refused\x18\x05 \x03(\x0b\x32\x1d.weir.gateway.v1.RefusalCount\x12\x15\n\rprompt_tokens\x18\x06 \x01(\x03\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x07 \x01(\x03\x12\x15\n\routput_tokens\x18\x08 \x01(\x03\x12+\n\x04ttft\x18\t \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x32\n\x0bintake_time\x18\n \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x31\n\nqueue_time\x18\x0b \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x33\n\x0cprefill_time\x18\x0c \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12,\n\x05speed\x18\r \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x34\n\rprompt_length\x18\x0e \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x34\n\routput_length\x18\x0f \x01(\x0b\x32\x1d.weir.gateway.v1.Distribution\x12\x11\n\tin_flight\x18\x10 \x01(\x05\x12\x0e\n\x06queued\x18\x11 \x01(\x05\".\n\x0cOutcomeCount\x12\x0f\n\x07outcome\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"a\n\x0cRefusalCount\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x10\n\x08limit_id\x18\x02 \x01(\t\x12\x12\n\nlimit_type\x18\x03 \x01(\t\x12\x0c\n\x04knob\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x03\"K\n\x0c\x44istribution\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12\x0b\n\x03sum\x18\x02 \x01(\x01\x12\x0f\n\x07\x62uckets\x18\x03 \x03(\x11\x12\x0e\n\x06\x63ounts\x18\x04 \x03(\x03\"o\n\nPoolSample\x12-\n\x06status\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.PoolStatus\x12\x32\n\x07signals\x18\x02 \x01(\x0b\x32!.weir.scheduler.v1.ScalingSignals\"f\n\x0cWorkerSample\x12+\n\x04view\x18\x01 \x01(\x0b\x32\x1d.weir.scheduler.v1.WorkerView\x12)\n\x04work\x18\x02 \x01(\x0b\x32\x1b.weir.gateway.v1.WorkerWork\"\xda\x03\n\nWorkerWork\x12+\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05steps\x18\x02 \x01(\x03\x12\x16\n\x0eprefill_tokens\x18\x03 \x01(\x03\x12\x15\n\rdecode_tokens\x18\x04 \x01(\x03\x12\x19\n\x11recomputed_tokens\x18\x05 \x01(\x03\x12/\n\x0cprefill_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0b\x64\x65\x63ode_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eprefix_queries\x18\x08 \x01(\x03\x12\x13\n\x0bprefix_hits\x18\t \x01(\x03\x12\x11\n\tevictions\x18\n \x01(\x03\x12\x13\n\x0bpreemptions\x18\x0b \x01(\x03\x12,\n\tbusy_time\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0c\x66oreign_time\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0eprocessor_wait\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\"\xb4\x01\n\x0bPartsSample\x12\x17\n\x0fscheduler_error\x18\x01 \x01(\t\x12\x19\n\x11ratelimiter_error\x18\x02 \x01(\t\x12\x1c\n\x14ratelimiter_degraded\x18\x03 \x01(\x08\x12<\n\x06ledger\x18\x04 \x01(\x0b\x32,.weir.ratelimiter.v1.GetLedgerStatusResponse\x12\x15\n\runheard_calls\x18\x05 \x01(\x05\x32\xc6\x01\n\x0eHistoryService\x12U\n\nGetHistory\x12\".weir.gateway.v1.GetHistoryRequest\x1a#.weir.gateway.v1.GetHistoryResponse\x12]\n\x0cWatchHistory\x12$.weir.gateway.v1.WatchHistoryRequest\x1a%.weir.gateway.v1.WatchHistoryResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'weir.gateway.v1.history_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETHISTORYREQUEST']._serialized_start=208
-  _globals['_GETHISTORYREQUEST']._serialized_end=311
-  _globals['_GETHISTORYRESPONSE']._serialized_start=314
-  _globals['_GETHISTORYRESPONSE']._serialized_end=451
-  _globals['_WATCHHISTORYREQUEST']._serialized_start=453
-  _globals['_WATCHHISTORYREQUEST']._serialized_end=515
-  _globals['_WATCHHISTORYRESPONSE']._serialized_start=517
-  _globals['_WATCHHISTORYRESPONSE']._serialized_end=587
-  _globals['_HISTORYSAMPLE']._serialized_start=590
-  _globals['_HISTORYSAMPLE']._serialized_end=943
-  _globals['_REQUESTFLOW']._serialized_start=946
-  _globals['_REQUESTFLOW']._serialized_end=1571
-  _globals['_OUTCOMECOUNT']._serialized_start=1573
-  _globals['_OUTCOMECOUNT']._serialized_end=1619
-  _globals['_REFUSALCOUNT']._serialized_start=1621
-  _globals['_REFUSALCOUNT']._serialized_end=1718
-  _globals['_DISTRIBUTION']._serialized_start=1720
-  _globals['_DISTRIBUTION']._serialized_end=1795
-  _globals['_POOLSAMPLE']._serialized_start=1797
-  _globals['_POOLSAMPLE']._serialized_end=1908
-  _globals['_WORKERSAMPLE']._serialized_start=1910
-  _globals['_WORKERSAMPLE']._serialized_end=2012
-  _globals['_WORKERWORK']._serialized_start=2015
-  _globals['_WORKERWORK']._serialized_end=2489
-  _globals['_PARTSSAMPLE']._serialized_start=2492
-  _globals['_PARTSSAMPLE']._serialized_end=2672
-  _globals['_HISTORYSERVICE']._serialized_start=2675
-  _globals['_HISTORYSERVICE']._serialized_end=2873
+  _globals['_GETHISTORYREQUEST']._serialized_start=255
+  _globals['_GETHISTORYREQUEST']._serialized_end=358
+  _globals['_GETHISTORYRESPONSE']._serialized_start=361
+  _globals['_GETHISTORYRESPONSE']._serialized_end=498
+  _globals['_WATCHHISTORYREQUEST']._serialized_start=500
+  _globals['_WATCHHISTORYREQUEST']._serialized_end=562
+  _globals['_WATCHHISTORYRESPONSE']._serialized_start=564
+  _globals['_WATCHHISTORYRESPONSE']._serialized_end=634
+  _globals['_HISTORYSAMPLE']._serialized_start=637
+  _globals['_HISTORYSAMPLE']._serialized_end=1037
+  _globals['_TENANTLIMITS']._serialized_start=1039
+  _globals['_TENANTLIMITS']._serialized_end=1122
+  _globals['_REQUESTFLOW']._serialized_start=1125
+  _globals['_REQUESTFLOW']._serialized_end=1750
+  _globals['_OUTCOMECOUNT']._serialized_start=1752
+  _globals['_OUTCOMECOUNT']._serialized_end=1798
+  _globals['_REFUSALCOUNT']._serialized_start=1800
+  _globals['_REFUSALCOUNT']._serialized_end=1897
+  _globals['_DISTRIBUTION']._serialized_start=1899
+  _globals['_DISTRIBUTION']._serialized_end=1974
+  _globals['_POOLSAMPLE']._serialized_start=1976
+  _globals['_POOLSAMPLE']._serialized_end=2087
+  _globals['_WORKERSAMPLE']._serialized_start=2089
+  _globals['_WORKERSAMPLE']._serialized_end=2191
+  _globals['_WORKERWORK']._serialized_start=2194
+  _globals['_WORKERWORK']._serialized_end=2668
+  _globals['_PARTSSAMPLE']._serialized_start=2671
+  _globals['_PARTSSAMPLE']._serialized_end=2851
+  _globals['_HISTORYSERVICE']._serialized_start=2854
+  _globals['_HISTORYSERVICE']._serialized_end=3052
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from weir.ratelimiter.v1 import ledger_service_pb2 as _ledger_service_pb2
+from weir.ratelimiter.v1 import ratelimiter_service_pb2 as _ratelimiter_service_pb2
 from weir.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
 import builtins as _builtins
 import sys
@@ -144,6 +145,7 @@ class HistorySample(_message.Message):
     DEPTHS_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
     FAR_READ_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     far_read: _builtins.bool
     """The `parts`, pools, workers and depths were read in this interval, not carried over."""
     @_builtins.property
@@ -164,6 +166,10 @@ class HistorySample(_message.Message):
 
     @_builtins.property
     def parts(self) -> Global___PartsSample: ...
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantLimits]:
+        """Where the limits of the busiest 16 tenants stand; in watched samples alone, and not kept."""
+
     def __init__(
         self,
         *,
@@ -175,14 +181,40 @@ class HistorySample(_message.Message):
         depths: _abc.Iterable[_scheduler_service_pb2.QueueDepth] | None = ...,
         parts: Global___PartsSample | None = ...,
         far_read: _builtins.bool = ...,
+        limits: _abc.Iterable[Global___TenantLimits] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "end_time", b"end_time", "parts", b"parts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["depths", b"depths", "duration", b"duration", "end_time", b"end_time", "far_read", b"far_read", "flows", b"flows", "parts", b"parts", "pools", b"pools", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["depths", b"depths", "duration", b"duration", "end_time", b"end_time", "far_read", b"far_read", "flows", b"flows", "limits", b"limits", "parts", b"parts", "pools", b"pools", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HistorySample: _TypeAlias = HistorySample  # noqa: Y015
+
+@_typing.final
+class TenantLimits(_message.Message):
+    """Where the limits of one tenant stand, those of the layer `tenant`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[_ratelimiter_service_pb2.LimitStatus]: ...
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        limits: _abc.Iterable[_ratelimiter_service_pb2.LimitStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantLimits: _TypeAlias = TenantLimits  # noqa: Y015
 
 @_typing.final
 class RequestFlow(_message.Message):
