@@ -20,8 +20,9 @@ from weir_core.config import ServiceSettings, load_settings
 from weir_core.errors.startup import StartupError
 
 _OURS = ("WEIR_", "TOKENWEIR_", "OTEL_")
-# They serve until Ctrl-C: here their arguments alone are checked, and `make soak` starts them.
-_SERVES = ("up",)
+# They serve or watch until Ctrl-C, or measure for minutes: here their arguments alone are checked.
+# `make soak` starts `weir up`.
+_SERVES = ("up", "top", "calibrate")
 _SOAK_S = 300
 
 

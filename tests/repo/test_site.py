@@ -27,6 +27,8 @@ _ONE_OF_MANY = ("docs/decisions/0",)
 _PAGES = ["README.md", *page_files()]
 # Of figures that stand in the results with more digits.
 _ROUNDED = {"65", "89"}
+# Commands that call nobody.
+_OF_NOBODY = {"up", "version"}
 
 
 @cache
@@ -192,3 +194,5 @@ def test_every_command_that_a_page_names_is_there() -> None:
             if first not in commands or (second and inner is not None and second not in inner):
                 missing.add(f"{page}: weir {first} {second}")
     assert missing == set()
+    callers = _text(ROOT / "docs" / "cli.md").partition("<!-- begin")[0]
+    assert [name for name in commands if f"`{name}" not in callers and name not in _OF_NOBODY] == []
