@@ -55,6 +55,7 @@ class FakeScheduler(SchedulerServiceServicer):
             view = answer.workers.add(state=self.states.get(worker.worker_id, "ready"))
             view.registration.worker_id = worker.worker_id
             view.registration.model = self.model
+            view.registration.address = worker.server.address
         return answer
 
     async def ListQueue(

@@ -82,6 +82,20 @@ class FakeWorker(WorkerServiceServicer):
         for connection in list(self._connections):
             connection.writer.close("dropped by the test", discard=True)
 
+    async def GetKvMap(self, request: work.GetKvMapRequest, context: Any) -> work.GetKvMapResponse:
+        held, cached = work.KV_BLOCK_STATE_HELD, work.KV_BLOCK_STATE_CACHED
+        told = work.KvMap(
+            known=True,
+            total_blocks=100,
+            block_size=16,
+            tenants=["acme", "globex"],
+            lengths=[10, 20, 5, 65],
+            states=[held, cached, held, work.KV_BLOCK_STATE_FREE],
+            owners=[1, 2, 1, 0],
+            references=[1, 0, 1, 0],
+        )
+        return work.GetKvMapResponse(map=told)
+
     async def Execute(  # type: ignore[override]
         self, request_iterator: AsyncIterator[work.ExecuteRequest], context: Any
     ) -> None:

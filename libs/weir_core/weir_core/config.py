@@ -137,12 +137,12 @@ class ServiceSettings(BaseSettings):
         description="parent process; its death ends this one, and SIGINT is ignored",
     )
 
-    _origins: Origins = PrivateAttr(default_factory=Origins)
+    _origins: Origins | None = PrivateAttr(None)
 
     @property
     def origins(self) -> Origins:
         """Where the values come from, as far as `load_settings` read them."""
-        return self._origins
+        return self._origins or Origins(_prefix(type(self)), made=True)
 
     @classmethod
     def settings_customise_sources(

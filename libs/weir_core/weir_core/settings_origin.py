@@ -24,11 +24,13 @@ class Origins:
         prefix: of its environment variables.
         arguments: names of settings among its arguments.
         file: values of its file.
+        made: the settings were made by code: what it passed counts as arguments.
     """
 
     prefix: str = ""
     arguments: frozenset[str] = frozenset()
     file: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    made: bool = False
 
     @classmethod
     def of(cls, prefix: str, argv: Sequence[str], file: Mapping[str, Any]) -> "Origins":
@@ -44,11 +46,14 @@ class Origins:
         """
         if name in self.arguments:
             return "argument"
-        if self.variable(name).lower() in _environment() or _OWN_VARIABLES.get(name, "") in os.environ:
+        if (
+            self.variable(name).lower() in _environment()
+            or _OWN_VARIABLES.get(name, "") in os.environ
+        ):
             return "environment"
         if _holds(self.file, name.split(".")):
             return "file"
-        return "argument" if given and not self.prefix else "default"
+        return "argument" if given and self.made else "default"
 
     def variable(self, name: str) -> str:
         """The environment variable that sets a setting."""

@@ -290,8 +290,7 @@ class FrontDesk:
         try:
             with span.child(names.SPAN_SETTLE):
                 close = self._settler.settle if live.keeping is None else self._settler.give_back
-                await close(live.id, live.facts.record, ending, record)
-            live.trail.note(Moment.SETTLED, tokens=record.usage.total_tokens)
+                await close(live.trail, live.facts.record, ending, record)
         except WeirError as error:
             live.trail.note(Moment.LEFT_TO_SWEEP, error=error)
             self._metrics.unsettled()

@@ -15,6 +15,7 @@ from weir_core.telemetry.context import current_tenant_id
 from weir_core.telemetry.tracing import current_traceparent
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.messages import settle_message
+from weir_gateway.flow.trail import Moment, Trail
 from weir_gateway.flow.unheard import NOT_HEARD, Call, Unheard
 from weir_gateway.flow.wire_reason import to_wire
 from weir_gateway.links.limiter import Limiter
@@ -42,9 +43,14 @@ class Settler:
         self._lease_s = lease_s
 
     async def settle(
-        self, request_id: str, record: bytes, ending: Ending, lifecycle: LifecycleRecord
+        self, trail: Trail, record: bytes, ending: Ending, lifecycle: LifecycleRecord
     ) -> None:
         """Settles what ran, or refunds what never started; repeated later if it is not heard.
+
+        Args:
+            trail: of the request; told when it is heard, or given up.
+            record: the reservation's.
+            ending, lifecycle: of the request.
 
         Raises:
             WeirError: the ratelimiter refuses for good.
@@ -52,23 +58,24 @@ class Settler:
 
         async def send() -> None:
             await self._close(record, ending, lifecycle)
+            trail.note(Moment.SETTLED, tokens=lifecycle.usage.total_tokens)
 
         try:
             await send()
         except WeirError as error:
             if error.reason not in NOT_HEARD:
                 raise
-            self._later(request_id, send, self._give_up_s)
+            self._later(trail.request_id, send, self._give_up_s, trail)
 
     async def give_back(
-        self, request_id: str, record: bytes, ending: Ending, lifecycle: LifecycleRecord
+        self, trail: Trail, record: bytes, ending: Ending, lifecycle: LifecycleRecord
     ) -> None:
         """Refunds a request whose progress was not told, whatever of it ran.
 
         Raises:
             WeirError: the ratelimiter refuses for good.
         """
-        await self.settle(request_id, record, replace(ending, started=False), lifecycle)
+        await self.settle(trail, record, replace(ending, started=False), lifecycle)
 
     def undo(self, request: ReserveRequest) -> None:
         """Gives back, in time, a reservation whose answer was lost, if it was made.
@@ -89,10 +96,16 @@ class Settler:
 
         self._later(request.request_id, send, self._lease_s)
 
-    def _later(self, request_id: str, send: Callable[[], Awaitable[None]], most_s: float) -> None:
+    def _later(
+        self,
+        request_id: str,
+        send: Callable[[], Awaitable[None]],
+        most_s: float,
+        trail: Trail | None = None,
+    ) -> None:
         gives_up_at = asyncio.get_running_loop().time() + most_s
         tenant_id, traceparent = current_tenant_id(), current_traceparent()
-        self._unheard.add(Call(request_id, send, gives_up_at, tenant_id, traceparent))
+        self._unheard.add(Call(request_id, send, gives_up_at, tenant_id, traceparent, trail))
 
     async def _close(self, record: bytes, ending: Ending, lifecycle: LifecycleRecord) -> None:
         if ending.started:

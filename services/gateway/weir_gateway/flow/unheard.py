@@ -14,6 +14,7 @@ from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger
 from weir_core.telemetry.tracing import Tracing
+from weir_gateway.flow.trail import Moment, Trail
 from weir_gateway.metrics import GatewayMetrics
 
 _log = get_logger(__name__)
@@ -34,6 +35,7 @@ class Call:
         gives_up_at: time of the loop after which the ratelimiter's sweep has it.
         tenant_id: whose request that is.
         traceparent: of the span that it was first made in; empty for none.
+        trail: of the request, told if it is given up.
     """
 
     request_id: str
@@ -41,6 +43,7 @@ class Call:
     gives_up_at: float
     tenant_id: str = ""
     traceparent: str = ""
+    trail: Trail | None = None
 
 
 class Unheard:
@@ -139,4 +142,6 @@ class Unheard:
 
     def _give_up(self, call: Call, why: str) -> None:
         self._metrics.unsettled()
+        if call.trail is not None:
+            call.trail.note(Moment.LEFT_TO_SWEEP, message=why)
         _log.error("left_to_sweep", request_id=call.request_id, reason=why)

@@ -13,7 +13,7 @@ from weir.gateway.v1.insight_service_pb2 import (
     RequestState,
     TimelineEvent,
 )
-from weir_core.errors.refusal import counted
+from weir_core.errors.refusal import allowance, counted
 from weir_gateway.insight.waits import why_and_knob
 
 _LEAST_WAIT_S = 0.05
@@ -73,7 +73,7 @@ def _refused(told: Explanation) -> Iterator[str]:
         if violation.HasField("limit"):
             used = counted(violation.used, violation.resource)
             asked = counted(violation.requested, violation.resource)
-            allowed = violation.allowance or counted(violation.limit, violation.resource)
+            allowed = violation.allowance or allowance(violation.limit, violation.resource)
             numbers = f"allows {allowed}, {used} were used and {asked} asked for; "
         else:
             numbers = f"of the layer {violation.layer} was at its bound; "
@@ -207,11 +207,22 @@ def _account(told: Explanation) -> Iterator[str]:
             "Its account could not be settled in time; the ratelimiter's sweep does it when the "
             "lease ends; to change: settle_s of the gateway."
         )
+    elif _unsettled(told):
+        yield (
+            "Its account is not closed yet: the ratelimiter has not heard, and the gateway "
+            "repeats it for settle_s; then the ratelimiter's sweep does it."
+        )
     elif told.HasField("reservation"):
         held = told.reservation
         tokens = held.reserved_prompt_tokens + held.reserved_output_tokens
         if told.state != RequestState.REQUEST_STATE_ENDED:
             yield f"{tokens} tokens are reserved for it now."
+
+
+def _unsettled(told: Explanation) -> bool:
+    """It ended at its gateway, and nobody has said so to the ratelimiter."""
+    ended = _last(told, EventKind.EVENT_KIND_ENDED) is not None
+    return ended and _last(told, EventKind.EVENT_KIND_SETTLED) is None
 
 
 def _all(told: Explanation, kind: "EventKind.ValueType") -> Iterator[TimelineEvent]:
