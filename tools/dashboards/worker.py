@@ -237,7 +237,14 @@ _DEVICE = Row(
             "Of the GPU, or of the machine's processors; foreign: by processes that are not the "
             "worker's.",
             "percentunit",
-            (Query(f"weir_worker_device_utilisation_ratio{{{_HERE}}}", "{{instance}} {{by}}"),),
+            (
+                Query(f"weir_worker_device_utilisation_ratio{{{_HERE}}}", "{{instance}} {{by}}"),
+                Query(
+                    f"rate(weir_worker_processor_wait_seconds_total{{{_HERE}}}[$__rate_interval])",
+                    "{{instance}} engine waits for a processor",
+                    rare=True,
+                ),
+            ),
             top=1,
             alerts=("TokenweirDeviceTaken",),
         ),

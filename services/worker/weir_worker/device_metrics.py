@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
@@ -33,7 +33,7 @@ class DeviceCollector(Collector):
     @staticmethod
     def describe() -> Iterable[Metric]:
         """The families; nothing is read."""
-        return (_info(), _utilisation(), _memory_used(), _memory_total())
+        return (_info(), _utilisation(), _memory_used(), _memory_total(), _processor_wait())
 
     def collect(self) -> Iterator[Metric]:
         """What the device says now."""
@@ -47,9 +47,13 @@ class DeviceCollector(Collector):
             utilisation.add_metric(["foreign"], load.foreign_utilisation_millis / 1000)
         if load.device_memory_total_bytes:
             memory.add_metric(["all"], load.device_memory_used_bytes)
-            memory.add_metric(["foreign"], load.foreign_memory_bytes)
+            if load.foreign_memory_bytes:
+                memory.add_metric(["foreign"], load.foreign_memory_bytes)
             total.add_metric([], load.device_memory_total_bytes)
-        yield from (info, utilisation, memory, total)
+        wait = _processor_wait()
+        if load.HasField("processor_wait_total"):
+            wait.add_metric([], load.processor_wait_total.ToMicroseconds() / 1e6)
+        yield from (info, utilisation, memory, total, wait)
 
 
 def _info() -> GaugeMetricFamily:
@@ -72,10 +76,19 @@ def _utilisation() -> GaugeMetricFamily:
 def _memory_used() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "weir_worker_device_memory_used_bytes",
-        "Memory of the device in use: by all processes, or by foreign ones",
+        "Memory of the device in use: by all processes, or by foreign ones; the latter absent "
+        "where there are none, where they cannot be told apart, and on a CPU",
         labels=["by"],
     )
 
 
 def _memory_total() -> GaugeMetricFamily:
     return GaugeMetricFamily("weir_worker_device_memory_bytes", "Memory of the device")
+
+
+def _processor_wait() -> CounterMetricFamily:
+    return CounterMetricFamily(
+        "weir_worker_processor_wait_seconds",
+        "Time in which the engine could have run and others had the processor; none on a GPU",
+        labels=(),
+    )

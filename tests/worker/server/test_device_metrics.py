@@ -32,8 +32,10 @@ def test_all_and_foreign_use_are_told_apart() -> None:
         foreign_memory_bytes=10 << 30,
         device_memory_total_bytes=139 << 30,
     )
+    load.processor_wait_total.FromMilliseconds(1_500)
     assert seen(load) == {
         ("info", ""): 1,
+        ("processor_wait_seconds_total", ""): 1.5,
         ("device_utilisation_ratio", "all"): 0.9,
         ("device_utilisation_ratio", "foreign"): 0.3,
         ("device_memory_used_bytes", "all"): 40 << 30,
