@@ -27,6 +27,7 @@ from weir_cli.commands import (
     simulate,
     tenants,
     tls,
+    top,
     up,
     users,
     webhooks,
@@ -58,6 +59,7 @@ app.command("chat")(chat.chat)
 app.command("doctor")(doctor.doctor)
 app.command("explain")(explain.explain)
 app.command("simulate")(simulate.simulate)
+app.command("top")(top.top)
 app.add_typer(admin.app, name="admin")
 app.add_typer(batches.app, name="batches")
 app.add_typer(cluster.app, name="cluster")
