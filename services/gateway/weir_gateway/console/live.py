@@ -15,7 +15,7 @@ from weir_gateway.console.session_store import Session, SessionStore
 _log = get_logger(__name__)
 
 _STEP_S = 2.0
-_PING_S = 10.0
+_PING_STEPS = 5
 _LONGEST_S = 20.0
 _MOST_EACH, _MOST = 4, 32
 
@@ -128,9 +128,10 @@ class Live:
                 await end_task(feed.task)
 
     async def _events(self, viewer: _Viewer) -> AsyncIterator[bytes]:
+        quiet = 0
         while not self._stopped:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PING_S):
+                async with asyncio.timeout(_STEP_S):
                     await viewer.news.wait()
             viewer.news.clear()
             try:
@@ -139,7 +140,11 @@ class Live:
                 yield event_bytes("end", orjson.dumps({"message": error.message}))
                 return
             event, viewer.next = viewer.next, b""
-            yield event or b": ping\n\n"
+            quiet = 0 if event else quiet + 1
+            if event:
+                yield event
+            elif quiet % _PING_STEPS == 0:
+                yield b": ping\n\n"
 
     async def _follow(self, scope: str, feed: _Feed) -> None:
         """Makes the states of one scope while somebody looks."""

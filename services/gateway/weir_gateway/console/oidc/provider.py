@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -148,9 +149,11 @@ class Provider:
     async def _ask(self, method: str, url: str, **what: Any) -> dict[str, Any]:
         try:
             answer = await self._http.request(method, url, **what)
-            told = answer.json() if len(answer.content) <= _MOST_BYTES else None
-        except (httpx2.HTTPError, ValueError) as error:
+        except httpx2.HTTPError as error:
             raise _failed(f"it does not answer: {type(error).__name__}") from None
+        told: Any = None
+        with suppress(ValueError):
+            told = answer.json() if len(answer.content) <= _MOST_BYTES else None
         if answer.status_code != httpx2.codes.OK or not isinstance(told, dict):
             code = told.get("error") if isinstance(told, dict) else None
             _log.warning("oidc_refused", status=answer.status_code, error=str(code)[:100])
