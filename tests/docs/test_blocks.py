@@ -14,11 +14,8 @@ from tests.docs.blocks import Block, blocks_of, pages
 from tests.docs.page_run import PageRun
 from tests.docs.site import DocsStack, docs_stack
 
-# They run the blocks of a page with what it needs, and check what comes of it.
-ELSEWHERE = {
-    "docs/clients.md": "tests/contract/test_page.py",
-    "libs/weir_client/README.md": "tests/client/test_wheel_alone.py",
-}
+# Pages whose blocks are run with what they need by other tests, and how many those run.
+ELSEWHERE = {"docs/clients.md": ("tests/contract/test_page.py", 5)}
 LANGUAGES = {"sh", "console", "python", "yaml", "json", "toml", "sql", "text", "js"}
 # By page: why which of its blocks are not run. A new one is a decision, not a slip.
 NOT_RUN = {
@@ -33,6 +30,7 @@ NOT_RUN = {
     "docs/scaling.md": ["takes a worker away; tests/cli/test_workers.py does"],
     "docs/simulator.md": ["needs a published trace"],
     "docs/start.md": ["the tests set this up themselves"],
+    "libs/weir_client/README.md": ["installs; tests/client/test_wheel_alone.py does"],
     "libs/weir_core/README.md": ["a part of a service's __main__"],
 }
 # Checked to be the same, block by block, by tests/repo/test_site.py.
@@ -103,6 +101,8 @@ def test_what_is_not_run_is_told_here() -> None:
     assert told == NOT_RUN
 
 
-@pytest.mark.parametrize(("page", "file"), ELSEWHERE.items())
-def test_a_page_that_is_run_elsewhere_is_named_there(repo_root: Path, page: str, file: str) -> None:
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_a_page_that_is_run_elsewhere_is_named_there(repo_root: Path, page: str) -> None:
+    file, count = ELSEWHERE[page]
     assert page in (repo_root / file).read_text(encoding="utf-8")
+    assert len(_BLOCKS[page]) == count
