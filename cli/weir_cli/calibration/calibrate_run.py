@@ -23,6 +23,7 @@ from weir_cli.calibration.plots import draw_calibration
 from weir_cli.calibration.prediction import figures_of
 from weir_cli.calibration.profile_store import StoredProfile, store
 from weir_cli.calibration.progress import CalibrationProgress
+from weir_cli.calibration.recorder import Recorder
 from weir_cli.calibration.running_site import open_running_site
 from weir_cli.calibration.site import Caller, Site, workers_of
 from weir_cli.calibration.summary import summary_text
@@ -72,7 +73,8 @@ async def _measure(
         await meter.closed("warm-up", Cell("", *_shortest(plan)), 2, requests=_WARM_UPS)
         workers = len(await workers_of(site.door, site.caller.model))
         targets = options.targets if options.targets.given else None
-        campaign = Campaign(site, worker, workers, plan, targets, journal, meter, progress)
+        recorder = Recorder(site, journal, meter, progress)
+        campaign = Campaign(worker, workers, plan, targets, recorder)
         return await campaign.run(), site.caller.model
 
 

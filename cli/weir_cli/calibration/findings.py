@@ -90,6 +90,11 @@ class Findings:
         )
 
     @property
+    def peaked(self) -> bool:
+        """Whether goodput was seen to fall again beyond the best concurrency."""
+        return self.best.streams < self.levels[-1].streams
+
+    @property
     def alive(self) -> tuple[Cell, ...]:
         """Cells of which some requests keep the targets at the best concurrency."""
         return tuple(cell for cell in self.cells if self.best.goodput[cell.name])

@@ -28,7 +28,7 @@ def recommend(found: Findings, policy: Advice) -> Recommendation:
         size,
         _batch_tokens(found, streams, float(alpha.value)),
         _window(found),
-        _concurrent(streams),
+        _concurrent(found, streams),
         alpha,
         _step_tokens(found, streams),
         _threshold(found),
@@ -42,11 +42,19 @@ def recommend(found: Findings, policy: Advice) -> Recommendation:
 def _batch_size(found: Findings) -> Advice:
     best = found.best
     rates = ", ".join(f"{name} {rate:.2f}/s" for name, rate in best.goodput.items())
+    if not found.peaked:
+        why = (
+            f"goodput still rose at {best.streams} requests at once ({rates}); measure more levels"
+        )
+        return advice("max_batch_size", max(best.streams, default_of("max_batch_size")), why)
     why = f"goodput peaks at {best.streams} requests at once ({rates})"
     return advice("max_batch_size", best.streams, why)
 
 
-def _concurrent(streams: int) -> Advice:
+def _concurrent(found: Findings, streams: int) -> Advice:
+    if not found.peaked:
+        value = max(streams, default_of("max_concurrent_requests"))
+        return advice("max_concurrent_requests", value, "no peak of goodput was reached")
     why = "more would only wait in the worker, where neither weights nor policy order them"
     return advice("max_concurrent_requests", streams, why)
 

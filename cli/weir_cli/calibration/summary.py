@@ -73,7 +73,8 @@ def _levels(result: CampaignResult) -> str:
     best = result.findings.best
     scores = ", ".join(f"{one.streams}: {one.score:.2f}" for one in result.findings.levels)
     return (
-        f"Goodput over the cells' best, by requests at once: {scores}. It peaks at {best.streams}; "
+        f"Goodput over the cells' best, by requests at once: {scores}. It "
+        f"{'peaks' if result.findings.peaked else 'still rises'} at {best.streams}; "
         f"a mix of all cells then has {result.findings.mixed_rate:.2f} good answers a second."
     )
 
