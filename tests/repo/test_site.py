@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -185,14 +186,36 @@ def test_lists_are_indented_as_the_site_reads_them(repo_root: Path) -> None:
     assert wrong == []
 
 
-def test_every_command_that_a_page_names_is_there() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+def test_every_command_that_a_page_names_is_there_with_its_options() -> None:
     missing = set()
     for page in _PAGES:
-        for first, second in re.findall(r"`weir ([a-z]+)(?: ([a-z]+))?", _text(ROOT / page)):
-            inner = getattr(commands.get(first), "commands", None)
-            if first not in commands or (second and inner is not None and second not in inner):
-                missing.add(f"{page}: weir {first} {second}")
+        for said in re.findall(r"`weir ([^`\n]+)`", _text(ROOT / page)):
+            missing |= {f"{page}: weir {said}: {what}" for what in _unknown(said.split())}
     assert missing == set()
+
+
+def test_every_command_has_its_caller() -> None:
+    commands = _root().commands
     callers = _text(ROOT / "docs" / "cli.md").partition("<!-- begin")[0]
     assert [name for name in commands if f"`{name}" not in callers and name not in _OF_NOBODY] == []
+
+
+def _root() -> Any:
+    return typer.main.get_command(app)
+
+
+def _unknown(words: list[str]) -> set[str]:
+    """Which of the words of a command line are neither commands nor options, where they must be."""
+    command, unknown = _root(), set()
+    for word in words:
+        inner = getattr(command, "commands", {})
+        if word in inner:
+            command = inner[word]
+        elif inner and re.fullmatch(r"[a-z]+", word) and not command.invoke_without_command:
+            unknown.add(word)
+            break
+        elif re.match(r"--[a-z]", word):
+            options = {one for option in command.params for one in option.opts}
+            options |= {one for option in command.params for one in option.secondary_opts}
+            unknown |= {re.split(r"[=,.;:)]", word)[0]} - options - {"--help"}
+    return unknown
