@@ -26,6 +26,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from routes import routes
+from spans_reference import attributes_table, spans_table
 
 from weir_core.config import ServiceSettings
 from weir_core.errors import WIRE_CODES
@@ -47,6 +48,7 @@ def pages() -> dict[Path, dict[str, Part]]:
     return {
         ROOT / "docs" / "cli.md": {"commands": command_line},
         ROOT / "docs" / "api" / "routes.md": {"routes": routes},
+        ROOT / "docs" / "traces.md": {"spans": spans_table, "span-attributes": attributes_table},
         ROOT / "docs" / "metrics.md": {
             f"metrics-{re.sub('[ _]', '-', service)}": partial(metrics_table, service)
             for service in MEASURED

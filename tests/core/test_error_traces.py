@@ -17,6 +17,7 @@ from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
 from weir_core.telemetry import names
 from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind, error_attributes, kind_of
+from weir_core.telemetry.span_catalogue import ATTRIBUTES, SPANS
 from weir_core.telemetry.telemetry import setup_telemetry
 from weir_core.telemetry.traceparent import as_sampled, child_of, is_sampled
 from weir_core.telemetry.tracing import Tracing, traceparent_of
@@ -35,6 +36,14 @@ def silent(errors: ErrorBudget | None = None) -> tuple[Tracing, InMemorySpanExpo
 
 def by_name(spans: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     return {span.name: span for span in spans.get_finished_spans()}
+
+
+def test_the_catalogue_tells_of_every_name() -> None:
+    constants = {name: value for name, value in vars(names).items() if name.isupper()}
+    spans = {value for name, value in constants.items() if name.startswith("SPAN_")}
+    assert spans <= {form.name for form in SPANS}
+    attributes = {v for name, v in constants.items() if not name.startswith(("SPAN_", "PROVIDER"))}
+    assert attributes == ATTRIBUTES.keys()
 
 
 def test_a_kind_is_of_the_status_that_the_caller_gets() -> None:

@@ -30,6 +30,10 @@ NOT_RUN = {
     "docs/scaling.md": ["takes a worker away; tests/cli/test_workers.py does"],
     "docs/simulator.md": ["needs a published trace"],
     "docs/start.md": ["the tests set this up themselves"],
+    "docs/traces.md": [
+        "needs Phoenix; tests/e2e/test_phoenix.py starts one",
+        "needs an image of Jaeger",
+    ],
     "libs/weir_client/README.md": ["installs; tests/client/test_wheel_alone.py does"],
     "libs/weir_core/README.md": ["a part of a service's __main__"],
 }

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from tests.e2e.deployment import Deployment
 from tests.otlp_sink import OtlpSink, ReceivedSpan
 from weir_client.client import AsyncClient
+from weir_core.telemetry.span_catalogue import ATTRIBUTES, SPANS
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
@@ -48,6 +49,16 @@ async def _whole(spans: OtlpSink, trace_id: str, names: Iterable[str]) -> list[R
 
     await spans.wait_for(there, timeout_s=30.0)
     return spans.trace(trace_id)
+
+
+def _check_catalogue(trace: Iterable[ReceivedSpan]) -> None:
+    """What the documentation lists is all that there is."""
+    known = {form.name for form in SPANS}
+    for span in trace:
+        told = [span.attributes, *(attributes for _, attributes in span.events)]
+        assert {name for each in told for name in each} <= ATTRIBUTES.keys(), span.name
+        rpc = span.name.startswith("weir.")
+        assert rpc or span.name in known or span.name.startswith("chat "), span.name
 
 
 async def _chat(
@@ -101,8 +112,11 @@ async def test_one_trace_from_the_client_to_prefill_decode_and_settle(
     assert told["gen_ai.provider.name"] == "tokenweir"
     assert told["gen_ai.output.type"] == "text"
     assert told["weir.outcome"] == "OUTCOME_OK"
+    attempt = _named(trace, "attempt").attributes
+    assert (attempt["server.address"], type(attempt["server.port"])) == ("127.0.0.1", int)
     assert _named(trace, "worker").attributes["gen_ai.latency.time_in_model_prefill"] >= 0  # type: ignore[operator]
     assert _SECRET_TEXT not in repr(trace)
+    _check_catalogue(trace)
 
 
 async def test_what_nobody_records_leaves_no_span_unless_it_is_refused(
@@ -124,9 +138,10 @@ async def test_what_nobody_records_leaves_no_span_unless_it_is_refused(
         assert told["weir.limit.layers"] == ["tenant"], span.name
         assert told["error.type"] == told["weir.reason"] == "TOKEN_LIMIT_EXCEEDED", span.name
         assert span.resource["weir.tenant.id"] == "refused", span.name
-    assert "refused" in [name for name, _ in root.events]
+    assert "arrived" in [name for name, _ in root.events]
     assert root.status_code == 2
     assert _SECRET_TEXT not in repr(trace)
+    _check_catalogue(trace)
     assert spans.trace(quiet) == []
 
 

@@ -45,6 +45,7 @@ class RequestSpan:
         self._told: dict[str, Attribute] = {}
         self._kind: ErrorKind | None = None
         self._error = ""
+        self._worker_address = ""
         self.span: Span = tracing.start(
             self._name,
             parent=context_from(self._origin.traceparent, self._origin.tracestate),
@@ -85,8 +86,9 @@ class RequestSpan:
         self._kind, self._error = ErrorKind.FAULT, type(error).__name__
         self._told[names.ERROR_TYPE] = self._error
 
-    def ended(self, record: LifecycleRecord, ending: Ending) -> None:
-        """It has run, or will not."""
+    def ended(self, record: LifecycleRecord, ending: Ending, worker_address: str) -> None:
+        """It has run, by its last attempt at that address, or will not."""
+        self._worker_address = worker_address
         if ending.error is not None:
             self._failed(ending.error)
         elif not self.span.is_recording() and faulted_attempt(self._trail):
@@ -102,7 +104,9 @@ class RequestSpan:
         own = as_sampled(traceparent_of(self.span))
         attributes = asked(self._prepared, self._trail.request_id) | self._told
         end_us = self._clock.now_us()
-        write_children(self._tracing, self._trail, self._prepared, own, end_us)
+        write_children(
+            self._tracing, self._trail, self._prepared, own, end_us, self._worker_address
+        )
         events = root_events(self._trail, whole=not recording)
         if not recording:
             self._tracing.record_as(

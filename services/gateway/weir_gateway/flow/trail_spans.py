@@ -40,7 +40,12 @@ class _Attempt:
 
 
 def write_children(
-    tracing: Tracing, trail: Trail, prepared: PreparedRequest, root: str, end_us: int
+    tracing: Tracing,
+    trail: Trail,
+    prepared: PreparedRequest,
+    root: str,
+    end_us: int,
+    worker_address: str,
 ) -> None:
     """Writes spans of what this process did for a request.
 
@@ -50,6 +55,7 @@ def write_children(
         prepared: what ran.
         root: `traceparent` of its root span, recorded or to be written.
         end_us: of the root span.
+        worker_address: `host:port` of the last attempt's; empty for none.
     """
     tenant: dict[str, Attribute] = {names.TENANT_ID: prepared.subject.tenant_id}
     tracing.record_as(
@@ -60,8 +66,10 @@ def write_children(
         end_us=trail.begun_us or end_us,
         attributes=tenant | {names.GEN_AI_USAGE_INPUT_TOKENS: prepared.prompt_tokens},
     )
-    for attempt in _attempts(trail):
-        _write_attempt(tracing, attempt, tenant, root, end_us)
+    attempts = list(_attempts(trail))
+    for attempt in attempts:
+        at = _server(worker_address) if attempt is attempts[-1] else {}
+        _write_attempt(tracing, attempt, tenant | at, root, end_us)
 
 
 def faulted_attempt(trail: Trail) -> bool:
@@ -108,6 +116,13 @@ def _write_attempt(
         attributes=attributes,
         error=failed,
     )
+
+
+def _server(address: str) -> dict[str, Attribute]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return {}
+    return {names.SERVER_ADDRESS: host, names.SERVER_PORT: int(port)}
 
 
 def _attempts(trail: Trail) -> Iterator[_Attempt]:
