@@ -2,6 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.outside_client import measure_outside
+from bench.peers.peer_process import PeerFailed
+from weir_cli.calibration.calibrate_run import calibrate
+from weir_cli.calibration.options import CalibrationOptions
+from weir_cli.errors import CommandError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,28 @@ class Agreement:
 
 
 async def agreement(say: Callable[[str], None]) -> Agreement:
-    """Asks both, which takes minutes."""
-    say("neither a calibration nor an outside client is there to ask")
-    return Agreement()
+    """Asks both, which takes a quarter of an hour; what fails is told and None."""
+    found: dict[str, float] = {}
+    spreads: list[float] = []
+    try:
+        simulated = await _simulator()
+        spreads.append(simulated.pop("run_to_run_spread"))
+        found |= simulated
+    except CommandError as error:
+        say(f"weir calibrate: {error}")
+    try:
+        outside = await measure_outside(null=False, runs=3, rate=0.5, requests=15, tell=say)
+        spreads.append(outside.spread)
+        found["outside_client_error"] = outside.error
+    except PeerFailed as error:
+        say(f"outside client: {error}")
+    return Agreement(**found, run_to_run_spread=max(spreads, default=None))
+
+
+async def _simulator() -> dict[str, float]:
+    """Errors and spread of `weir calibrate` on the default model. Raises CommandError."""
+    with TemporaryDirectory(prefix="weir-bench-calibrate-") as folder:
+        options = CalibrationOptions(out=Path(folder, "out"), home=Path(folder, "home"))
+        done = await calibrate(options)
+        figures: dict[str, float] = done.numbers["figures"]
+        return figures

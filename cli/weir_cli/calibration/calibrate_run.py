@@ -52,10 +52,15 @@ class Calibrated:
 
 def calibrate_now(options: CalibrationOptions, *, quiet: bool = False) -> Calibrated:
     """Measures what is not yet measured, and writes everything. Raises CommandError."""
+    return asyncio.run(calibrate(options, quiet=quiet))
+
+
+async def calibrate(options: CalibrationOptions, *, quiet: bool = False) -> Calibrated:
+    """As `calibrate_now`, in a loop that runs already."""
     plan = options.plan()
     journal = _journal_path(options)
     with CalibrationProgress(plan.seconds, quiet=quiet) as progress:
-        result, model = asyncio.run(_measure(options, plan, journal, progress))
+        result, model = await _measure(options, plan, journal, progress)
     return _written(options, result, model)
 
 

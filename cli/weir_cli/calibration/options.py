@@ -1,6 +1,6 @@
 """What `weir calibrate` was asked for, as it was given; see `weir calibrate --help`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,8 @@ from weir_cli.calibration.plan import CalibrationPlan
 from weir_cli.errors import CommandError
 from weir_cli.load.goodput import Targets
 
+DEFAULT_MINUTES = 9.0
+DEFAULT_INPUTS, DEFAULT_OUTPUTS, DEFAULT_LEVELS = "64,512", "16,64", "1,2,4,8,16"
 _MOST_STREAMS = 4_096
 
 
@@ -23,22 +25,22 @@ class CalibrationOptions:
         directory: its directory file.
     """
 
-    minutes: float
-    inputs: str
-    outputs: str
-    levels: str
-    targets: Targets
     out: Path
-    fresh: bool
-    model: Path | None
-    null: bool
-    url: str
-    key: str
-    served: str
-    address: str
-    state_dir: Path | None
-    directory: Path | None
     home: Path
+    minutes: float = DEFAULT_MINUTES
+    inputs: str = DEFAULT_INPUTS
+    outputs: str = DEFAULT_OUTPUTS
+    levels: str = DEFAULT_LEVELS
+    targets: Targets = field(default_factory=Targets)
+    fresh: bool = False
+    model: Path | None = None
+    null: bool = False
+    url: str = ""
+    key: str = ""
+    served: str = ""
+    address: str = ""
+    state_dir: Path | None = None
+    directory: Path | None = None
 
     def plan(self) -> CalibrationPlan:
         """Raises CommandError."""
