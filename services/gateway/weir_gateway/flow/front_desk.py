@@ -281,7 +281,7 @@ class FrontDesk:
         live.trail.close(record, ending.terminal)
         self._on_end(live, ending)
         self._metrics.ended(record, arrived_us, exemplar_of(span.span))
-        span.ended(record, ending)
+        span.ended(record, ending, live.facts.worker_address)
         log_end(record, arrived_us)
 
     async def _settle(
