@@ -43,7 +43,8 @@ class Commands:
 
     def _weir(self, called: Called) -> Ended:
         command, *rest = called.arguments or [""]
-        if command in _SERVES and not {"-h", "--help"} & set(rest):
+        looks_once = command == "top" and "--once" in rest
+        if command in _SERVES and not looks_once and not {"-h", "--help"} & set(rest):
             return self._served(command, rest, called.folder)
         return weir(*called.arguments, given=called.given)
 
