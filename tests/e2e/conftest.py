@@ -81,6 +81,7 @@ async def counting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
         "queueing": {"plan": "one-at-a-time"},
         "seen": {"plan": "one-at-a-time"},
         "unseen": {"plan": "counted"},
+        "explained": {"plan": "one-at-a-time"},
         "measured": MEASURED,
         **NARROW_TENANTS,
         **QUOTA_TENANTS,

@@ -19,6 +19,7 @@ _BUCKET = {"id": "tokens", "resource": "tokens", "rate": "1/day", "burst": HELD}
 QUOTA_TENANTS = {
     "stopping": _tenant("stop", _BUCKET),
     "stopping-grpc": _tenant("stop", _BUCKET),
+    "explained-stop": _tenant("stop", _BUCKET),
     "owing": _tenant("debt", {**_BUCKET, "max_debt": MOST_DEBT}),
     "paying": _tenant(
         "stop", {"id": "budget", "resource": "cost", "limit": BUDGET, "window": "month"}
