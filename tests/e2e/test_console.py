@@ -99,6 +99,7 @@ async def test_the_binding_limit_is_the_one_that_is_used_most(
     first = told["limits"][0]
     assert (first["id"], first["binding"], first["held"]) == ("tenant:seen/slots", True, 1)
     assert first["used_share"] == 1 / first["limit"]
+    assert (await admin.get("tenants/seen"))["in_flight"] == 1
     await running
 
 

@@ -37,6 +37,7 @@ def test_a_wheel_builds(project: str, repo_root: Path, tmp_path: Path) -> None:
     assert top == ROOTS[project]
     assert [name for name in names if "__pycache__" in name] == []
     assert project != "." or "weir_gateway/directory/plans.yaml" in names
+    assert project != "." or "weir_gateway/console/static/index.html" in names
     assert project != "." or "weir_ratelimiter/store/redis/scripts/reserve.lua" in names
     for root in ROOTS[project] - {"weir_cli"}:
         assert f"{root}/py.typed" in names

@@ -3,11 +3,16 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 import pytest_asyncio
 
-from tests.gateway.console.browser import ADMIN_SECRET, browser
+from tests.gateway.console.browser import ADMIN_SECRET, Browser, browser
 from tests.gateway.harness import Gateway, running_gateway
+from weir_core.telemetry.metrics import create_registry
+from weir_core.telemetry.telemetry import Telemetry
+from weir_core.telemetry.tracing import Tracing
+from weir_gateway.app import GatewayApp
 from weir_gateway.console.static_files import FOLDER, StaticFiles
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -90,3 +95,25 @@ async def test_what_is_no_part_of_a_gateways_role_is_not_served(tmp_path: Path) 
     async with running_gateway(tmp_path, console={"enabled": False}) as gateway:
         assert gateway.app.console is None
         assert (await gateway.http.get("/console/")).status_code == 404
+
+
+async def test_a_gateway_of_the_control_role_alone_serves_what_it_knows(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, admin_secret=ADMIN_SECRET) as gateway:
+        settings = gateway.app.settings.model_copy(update={"role": "control"})
+        telemetry = Telemetry(tracing=Tracing("control"), registry=create_registry())
+        app = GatewayApp(settings, telemetry)
+        await app.start()
+        try:
+            async with httpx2.AsyncClient(base_url=f"http://{app.http_address}") as http:
+                one = Browser(http)
+                assert (await one.sign_in(ADMIN_SECRET)).status_code == 200
+                assert (await one.get("directory")).json()["counts"]["tenants"] == 2
+                workers = (await one.get("workers")).json()["data"]
+                assert [worker["id"] for worker in workers] == ["worker-0"]
+                traffic = (await one.get("overview")).json()["traffic"]
+                assert "role control" in traffic["error"]["message"]
+                refused = await one.get("requests")
+                assert "role both" in refused.json()["error"]["message"]
+                assert (await http.get("/metrics")).status_code == 200
+        finally:
+            await app.stop()

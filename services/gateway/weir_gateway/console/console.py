@@ -115,7 +115,7 @@ class Console:
         self.live = Live(overview.of, ticks, self.sessions)
         pages = (
             OverviewPages(sources, overview, self.live),
-            TenantPages(sources),
+            TenantPages(sources, edge.records if edge is not None else None),
             QueuePages(sources),
             WorkerPages(sources, audit),
             FairnessPages(sources),

@@ -27,6 +27,7 @@ from weir_gateway.console.gate import Gate
 from weir_gateway.console.identity import no_tenant
 from weir_gateway.console.sources import Sources
 from weir_gateway.console.visit import Visit
+from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.openai.query import PAGE, Query
 from weir_gateway.paging import page_of
 
@@ -39,10 +40,12 @@ class TenantPages:
 
     Args:
         sources: see there.
+        records: the requests of this gateway; None: it sees none.
     """
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, records: RequestRecords | None) -> None:
         self._sources = sources
+        self._records = records
         self._book = AccountBook(sources)
         self._counts = Counts()
 
@@ -86,7 +89,7 @@ class TenantPages:
             reconciliation=self._book.reconcile(tenant.id, for_admin=admin),
         )
         told = self._told(index, tenant) | {"policy": policy_json(index.policy(tenant.id))}
-        return {"tenant": told, **cards}
+        return {"tenant": told, **cards, "in_flight": self._in_flight(tenant.id)}
 
     async def _limits(self, visit: Visit) -> Any:
         tenant, query = self._tenant(visit), visit.query("user", "key", "model")
@@ -153,6 +156,11 @@ class TenantPages:
         if found is None:
             raise no_tenant("tenant")
         return found
+
+    def _in_flight(self, tenant_id: str) -> int | None:
+        if self._records is None:
+            return None
+        return sum(live.prepared.caller.tenant_id == tenant_id for live in self._records)
 
     def _told(self, index: DirectoryIndex, tenant: Tenant) -> dict[str, Any]:
         if self._counts.version != index.version:
