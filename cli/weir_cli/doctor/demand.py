@@ -23,5 +23,8 @@ def demand_growth(before: Window, after: Window) -> float:
     if math.log(times) > doubt:
         return times
     at_once = after.in_flight / before.in_flight if before.in_flight else 1.0
-    served = after.output_rate >= AS_MUCH * before.output_rate
-    return at_once if served and times >= 1.0 and at_once >= MORE_AT_ONCE else 1.0
+    served = after.output_rate >= AS_MUCH * before.output_rate and times >= 1.0
+    # Where each takes longer and as many come, more live at once; fewer come only from clients
+    # who wait for their answers, of whom there are more then.
+    waited_for = times <= AS_MUCH and not after.refused
+    return at_once if (served or waited_for) and at_once >= MORE_AT_ONCE else 1.0

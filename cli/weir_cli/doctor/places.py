@@ -45,6 +45,14 @@ def lowered(before: Window, after: Window) -> Lowered | None:
     return min(falls, key=lambda fall: fall[0])[1] if falls else None
 
 
+def narrowing(before: Window, after: Window) -> float:
+    """Times fewer of the requests that live now have a place than had one before; 1 if none."""
+    if lowered(before, after) is None:
+        return 1.0
+    now = places(after)
+    return max(1.0, min(float(places(before)), after.in_flight) / now) if now else 1.0
+
+
 def _least(window: Window, name: str) -> int:
     values = []
     for one in live_workers(window):

@@ -6,6 +6,7 @@ from weir_cli.doctor.demand import demand_growth
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part, positive
 from weir_cli.doctor.finding import Symptom
+from weir_cli.doctor.places import narrowing
 from weir_cli.doctor.statistics import FEWEST, SURE, mean, median, quantile, shift
 from weir_cli.doctor.step_growth import step_growth
 from weir_cli.doctor.tokens_for_each import TokensForEach, from_hits, from_prompts
@@ -105,6 +106,7 @@ def _load_logs(evidence: Evidence) -> dict[Part, float]:
         Part.PROMPTS: math.log(max(1.0, 1 + from_prompts(before, after) / work)),
         Part.HITS: math.log(max(1.0, 1 + from_hits(before, after) / work)),
         Part.SLOW_STEPS: math.log(step_growth(old.work, new.work)),
+        Part.FULL: math.log(narrowing(old, new)),
     }
 
 

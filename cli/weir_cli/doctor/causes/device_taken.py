@@ -10,6 +10,8 @@ from weir_cli.doctor.window import Window
 
 SLOWER = 1.25
 """Times that a step takes longer with as many tokens; steps vary by less at equal load."""
+SLOWER_AND_SEEN = 1.1
+"""Likewise, where others are seen to use more of the device or to keep the engine waiting."""
 MORE_CONTEXT = 1.5
 """Times the tokens that a sequence reads; so many more may take that time themselves."""
 MORE_FOREIGN = 0.1
@@ -26,10 +28,10 @@ class DeviceTaken:
         before, after = evidence.baseline, evidence.recent
         growth = step_growth(before.work, after.work)
         share = excess.share(Part.SLOW_STEPS)
-        if not share or growth < SLOWER:
-            return None
         foreign = _grown(before.work.foreign_share, after.work.foreign_share, MORE_FOREIGN)
         waits = _grown(before.work.wait_per_step_second, after.work.wait_per_step_second, MORE_WAIT)
+        if not share or growth < (SLOWER_AND_SEEN if foreign or waits else SLOWER):
+            return None
         more = _context(after) / _context(before) if _context(before) else 1.0
         if more >= MORE_CONTEXT and not (foreign or waits):
             return None

@@ -58,5 +58,6 @@ class PrefixHitsLost:
             )
         return told, (
             "look whether the beginnings of prompts have changed (a date, a name or an id at "
-            "their start makes each one new), and whether conversations carry their session_id"
+            "their start makes each one new), whether conversations carry their session_id, and "
+            "whether `kv.share_private` of the tenant's policy is as it was"
         )

@@ -1,0 +1,210 @@
+"""What is done to a deployment that is well, and what the doctor must say first."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.doctor.clients import Clients, beginning_with, fresh
+from tests.doctor.site import isolation, parameters
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+_USUAL_BOUNDS = parameters()
+
+
+@dataclass(frozen=True)
+class Patient:
+    """One deployment over two phases.
+
+    Attributes:
+        name: of the case.
+        well, ill: the load of each.
+        asked: arguments of `weir doctor`.
+        first: causes that it may name first; empty: it finds nothing.
+        also: causes that it must name too, within the first three.
+        before, between: edits of the directory.
+        soak: the cause is shown by another case too, in another way.
+    """
+
+    name: str
+    well: Sequence[Clients]
+    ill: Sequence[Clients]
+    asked: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    before: Edit = _USUAL_BOUNDS
+    between: Edit | None = None
+    soak: bool = False
+
+
+_SHORT = fresh(100)
+_FOUR_PLACES = parameters(max_batch_size=4)
+_KNOWN = beginning_with(3_000)
+_USUAL = [Clients(4, _SHORT)]
+
+HEALTHY = (
+    Patient("healthy", _USUAL, _USUAL),
+    Patient("healthy, less load", _USUAL, [Clients(2, _SHORT)], soak=True),
+    Patient("healthy, more load", [Clients(2, _SHORT)], [Clients(8, _SHORT)]),
+)
+THROUGHPUT = (
+    Patient(
+        "long prompts",
+        _USUAL,
+        [Clients(4, fresh(4_000))],
+        first=("long_prompts",),
+    ),
+    Patient(
+        "beginnings of prompts changed",
+        [Clients(4, _KNOWN)],
+        [Clients(4, fresh(3_030))],
+        first=("prefix_hits_lost",),
+    ),
+    Patient(
+        "more beginnings than the cache holds",
+        [Clients(4, beginning_with(2_000, of=3, seed=1))],
+        [Clients(4, beginning_with(2_000, of=24, seed=2))],
+        first=("prefix_hits_lost",),
+        soak=True,
+    ),
+    Patient(
+        "KV blocks short",
+        [Clients(4, fresh(3_000), output=20)],
+        [Clients(14, fresh(3_000), output=20)],
+        first=("kv_pressure",),
+    ),
+    Patient(
+        "max_batch_size lowered",
+        [Clients(8, _SHORT)],
+        [Clients(8, _SHORT)],
+        first=("tight_limits",),
+        between=parameters(max_batch_size=2),
+    ),
+    Patient(
+        "max_step_tokens lowered",
+        [Clients(6, fresh(1_000))],
+        [Clients(6, fresh(1_000))],
+        first=("tight_limits",),
+        between=parameters(max_step_tokens=128),
+        soak=True,
+    ),
+)
+TTFT = (
+    Patient(
+        "queue grew",
+        [Clients(3, _SHORT)],
+        [Clients(16, _SHORT)],
+        asked=("ttft",),
+        first=("queue_grew",),
+        before=_FOUR_PLACES,
+    ),
+    Patient(
+        "max_concurrent_requests lowered",
+        [Clients(8, _SHORT)],
+        [Clients(8, _SHORT)],
+        asked=("ttft",),
+        first=("tight_limits",),
+        between=parameters(max_concurrent_requests=2),
+        soak=True,
+    ),
+    Patient(
+        "tenant at its cap",
+        [Clients(2, _SHORT, tenant="capped")],
+        [Clients(8, _SHORT, tenant="capped")],
+        asked=("ttft",),
+        first=("tenant_cap",),
+    ),
+    Patient(
+        "hits lost",
+        [Clients(3, _KNOWN)],
+        [Clients(3, fresh(3_030))],
+        asked=("ttft",),
+        first=("prefix_hits_lost",),
+        soak=True,
+    ),
+    Patient(
+        "prompts longer",
+        [Clients(3, _SHORT)],
+        [Clients(3, fresh(3_000))],
+        asked=("ttft",),
+        first=("long_prompts",),
+        soak=True,
+    ),
+)
+_ALICE = Clients(2, _SHORT, tenant="acme")
+_BOB = Clients(1, _SHORT, tenant="globex")
+_BOBS_FLOOD = Clients(24, _SHORT, output=40, tenant="globex")
+_ASK = ("tenant", "acme", "--against", "globex")
+TENANT = (
+    Patient(
+        "one queue for all",
+        [_ALICE, _BOB],
+        [_ALICE, _BOBS_FLOOD],
+        asked=_ASK,
+        first=("needs_weights",),
+        before=isolation("shared", max_batch_size=4),
+    ),
+    Patient(
+        "a queue each, all places taken",
+        [_ALICE, _BOB],
+        [_ALICE, _BOBS_FLOOD],
+        asked=_ASK,
+        first=("needs_caps",),
+        before=isolation("weighted", max_batch_size=4),
+    ),
+    Patient(
+        "long prompts in the same steps",
+        [Clients(2, fresh(2_000), tenant="acme"), _BOB],
+        [
+            Clients(2, fresh(2_000), tenant="acme"),
+            Clients(6, fresh(3_500), output=2, tenant="globex"),
+        ],
+        asked=_ASK,
+        first=("needs_dedicated_pool",),
+        before=isolation("weighted"),
+    ),
+    Patient(
+        "slow by its own cap",
+        [Clients(2, _SHORT, tenant="capped"), _BOB],
+        [Clients(8, _SHORT, tenant="capped"), Clients(4, _SHORT, tenant="globex")],
+        asked=("tenant", "capped", "--against", "globex"),
+        first=("own_limit",),
+        before=isolation("weighted"),
+    ),
+    Patient(
+        "nobody slows it",
+        [_ALICE, _BOB],
+        [_ALICE, Clients(3, _SHORT, tenant="globex")],
+        asked=_ASK,
+        before=isolation("weighted"),
+    ),
+)
+OTHERS = (
+    Patient(
+        "refused by its own limit",
+        [Clients(2, _SHORT, tenant="limited")],
+        [Clients(6, _SHORT, tenant="limited")],
+        first=("limit_refuses",),
+        soak=True,
+    ),
+    Patient(
+        "two: bound lowered, prompts longer",
+        [Clients(8, _SHORT)],
+        [Clients(8, fresh(1_500))],
+        first=("long_prompts", "tight_limits"),
+        also=("long_prompts", "tight_limits"),
+        between=parameters(max_batch_size=2),
+    ),
+    Patient(
+        "two: more requests, hits lost",
+        [Clients(3, _KNOWN)],
+        [Clients(12, fresh(3_030))],
+        asked=("ttft",),
+        first=("prefix_hits_lost", "queue_grew"),
+        also=("prefix_hits_lost", "queue_grew"),
+        before=_FOUR_PLACES,
+        soak=True,
+    ),
+)
+EVERY = (*HEALTHY, *THROUGHPUT, *TTFT, *TENANT, *OTHERS)

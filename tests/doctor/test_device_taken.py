@@ -1,0 +1,53 @@
+"""Other processes take the processors of a worker that computes: the doctor says so."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doctor.clients import Clients, fresh
+from tests.doctor.conftest import PROPERTY
+from tests.doctor.site import open_site
+from tests.tiny_llama import write_tiny_llama
+
+_LAYERS = 64
+"""So many that a step computes for longer than the scheduler of the kernel lets it run at once."""
+_TIMES = 4
+"""Processes for each processor: the engine is left a fifth of one."""
+
+
+@asynccontextmanager
+async def others(number: int) -> AsyncIterator[None]:
+    """Processes that compute as much as they may, until the body ends."""
+    running = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
+        for _ in range(number)
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+        await asyncio.gather(*(process.wait() for process in running))
+
+
+@pytest.mark.timeout(300)
+async def test_the_doctor_sees_that_others_take_the_device(
+    tmp_path: Path, record_property: Any
+) -> None:
+    model = write_tiny_llama(tmp_path / "tiny", num_layers=_LAYERS)
+    load = [Clients(2, fresh(40), output=40)]
+    async with open_site(tmp_path, model, {"WEIR_WORKER__THREADS": "1"}) as site:
+        async with site.phase(load):
+            pass
+        async with others(_TIMES * (os.cpu_count() or 1)), site.phase(load):
+            told = await site.doctor()
+        causes = [finding["cause"] for finding in told["findings"]]
+        said = causes[0] if causes else "nothing"
+        record_property(PROPERTY, ("others take the device", "device_taken", said))
+        assert said == "device_taken", told
