@@ -17,6 +17,8 @@ from weir.gateway.v1.inference_service_pb2 import (
     TokenizeRequest,
 )
 from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
+from weir.gateway.v1.insight_service_pb2 import ExplainRequestRequest, Explanation
+from weir.gateway.v1.insight_service_pb2_grpc import InsightServiceStub
 from weir_client.answer import Answer
 from weir_client.connection import Connection
 from weir_client.embeddings import Embeddings
@@ -66,6 +68,7 @@ class AsyncClient:
             target, api_key, credentials=credentials, retry=retry, timeout_s=timeout_s
         )
         self._stub = InferenceServiceStub(self._connection.channel)
+        self._insight = InsightServiceStub(self._connection.channel)
         self._generate_timeout_s = generate_timeout_s
         self._keys = AutomaticKeys(wanted=automatic_keys and retry.attempts > 1)
         self.sessions = Sessions(self._connection)
@@ -155,6 +158,15 @@ class AsyncClient:
         """Life-cycle record of a request of the tenant, running or lately ended."""
         request = GetRequestRequest(request_id=request_id)
         return (await self._connection.call(self._stub.GetRequest, request)).lifecycle
+
+    async def explain(self, request_id: str) -> Explanation:
+        """What happened to a request of the tenant, and why: `sentences` say it in words.
+
+        Args:
+            request_id: of an answer, or of an error that was raised.
+        """
+        request = ExplainRequestRequest(request_id=request_id)
+        return (await self._connection.call(self._insight.ExplainRequest, request)).explanation
 
     async def close(self) -> None:
         """Cancels what still runs and closes the connection."""
