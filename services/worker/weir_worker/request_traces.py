@@ -179,5 +179,7 @@ def _sampled(trace: TraceContext) -> TraceContext:
     return TraceContext(traceparent=as_sampled(trace.traceparent), tracestate=trace.tracestate)
 
 
-def _context(trace: TraceContext) -> Context:
+def _context(trace: TraceContext) -> Context | str:
+    if not trace.tracestate:
+        return trace.traceparent
     return context_from(trace.traceparent, trace.tracestate)
