@@ -20,11 +20,11 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import grpc
 import yaml
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from bench.load import Answer, Client, open_client
+from bench.load import Client, RequestFailed, open_client
+from weir_cli.load.exchange import Exchange
 from weir_cli.stack.local import LocalStack, StackOptions
 from weir_cli.stack.served_model import choose_model
 from weir_gateway.keys import NewKey, generate_key
@@ -130,9 +130,9 @@ async def light_requests(clients: Site, requests: int) -> Wait:
     answers = [answer for answer in await asyncio.gather(*calls) if answer is not None]
     if len(answers) < requests:
         raise RuntimeError(f"{requests - len(answers)} of {requests} light requests had no answer")
-    records = [answer.lifecycle for answer in answers if answer.lifecycle is not None]
+    records = [answer.record for answer in answers if answer.record is not None]
     return Wait(
-        ttft=_p95([answer.ttft * 1e3 for answer in answers]),
+        ttft=_p95([(answer.ttft_s or 0.0) * 1e3 for answer in answers]),
         queue=_p95([_ms(r.start_time) - _ms(r.queue_enter_time) for r in records]),
         worker=_p95([_ms(r.first_token_time) - _ms(r.start_time) for r in records]),
     )
@@ -160,10 +160,10 @@ async def beside_the_heavy(clients: Site, requests: int) -> tuple[Wait, int]:
 
 async def _flood(client: Client) -> int:
     rng = random.Random(2)
-    calls: set[asyncio.Task[Answer | None]] = set()
+    calls: set[asyncio.Task[Exchange | None]] = set()
     answered = 0
 
-    def ended(call: asyncio.Task[Answer | None]) -> None:
+    def ended(call: asyncio.Task[Exchange | None]) -> None:
         nonlocal answered
         calls.discard(call)
         answered += not call.cancelled() and call.result() is not None
@@ -181,14 +181,14 @@ async def _flood(client: Client) -> int:
         return answered
 
 
-async def _ask(client: Client, prompt: int, rng: random.Random) -> Answer | None:
+async def _ask(client: Client, prompt: int, rng: random.Random) -> Exchange | None:
     """None when the request was refused or came to nothing."""
     tokens = [rng.randrange(1, 250) for _ in range(prompt)]
     try:
         return await client.generate(tokens, _OUTPUT)
-    except grpc.aio.AioRpcError as refusal:
+    except RequestFailed as refusal:
         if prompt == _LIGHT_PROMPT:
-            _say(f"a light request failed: {refusal.code().name}, {refusal.details()}")
+            _say(f"a light request failed: {refusal}")
         return None
 
 

@@ -1,69 +1,81 @@
-"""Load over the public gRPC door, measured at the client."""
+"""Closed loads over the public gRPC door, by the generator of `weir bench`."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import grpc
 
-from weir.common.v1.lifecycle_pb2 import LifecycleRecord
-from weir.common.v1.sampling_pb2 import SamplingParams
-from weir.gateway.v1.inference_service_pb2 import Finished, GenerateRequest, TokenInput
-from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
+from weir_cli.load.exchange import Exchange
+from weir_cli.load.grpc_target import GrpcTarget
+from weir_cli.load.http_target import Endpoint
+from weir_cli.load.load_request import LoadRequest
+from weir_cli.load.open_loop import Offered, OpenLoop
+from weir_cli.load.prompts import Prompt
+from weir_cli.load.target import Asked
 
 REQUEST_TIMEOUT_S = 600.0
+_TENANT = "bench"
+_MOST_A_SECOND = 10_000
 
 
-@dataclass(slots=True)
-class Answer:
-    """One answered request; times are seconds of `time.perf_counter`."""
-
-    start: float
-    arrivals: list[float] = field(default_factory=list)
-    tokens: int = 0
-    end: float = 0.0
-    lifecycle: LifecycleRecord | None = None
-
-    @property
-    def ttft(self) -> float:
-        """Seconds from the call to the first delta."""
-        return self.arrivals[0] - self.start
+class RequestFailed(Exception):
+    """A request was refused, or not answered in full."""
 
 
 class Client:
     """Calls one gateway with one key."""
 
     def __init__(self, channel: grpc.aio.Channel, key: str, model: str) -> None:
-        self._stub = InferenceServiceStub(channel)
-        self._metadata = (("authorization", f"Bearer {key}"),)
-        self._model = model
+        asked = Asked(model, {_TENANT: key})
+        self._targets = {
+            stream: GrpcTarget(
+                channel, Endpoint.COMPLETIONS, asked, REQUEST_TIMEOUT_S, stream=stream
+            )
+            for stream in (True, False)
+        }
 
-    async def generate(self, prompt: Sequence[int], output: int, *, stream: bool = True) -> Answer:
-        """Runs one greedy request of exactly `output` tokens."""
-        request = GenerateRequest(
-            model=self._model,
-            token_input=TokenInput(token_ids=prompt),
-            max_new_tokens=output,
-            sampling=SamplingParams(temperature=0.0, ignore_eos=True),
-            stream=stream,
+    async def generate(
+        self, prompt: Sequence[int], output: int, *, stream: bool = True
+    ) -> Exchange:
+        """Runs one greedy request of exactly `output` tokens. Raises RequestFailed."""
+        request = LoadRequest(0, 0.0, _TENANT, len(prompt), output)
+        exchange = Exchange(request, time.monotonic())
+        await self._targets[stream].send(exchange, prompt)
+        return _whole(exchange)
+
+    async def run(
+        self,
+        prompts: Sequence[Sequence[int]],
+        output: int,
+        requests: int,
+        at_once: int,
+        *,
+        stream: bool = True,
+        stop_s: float = float("inf"),
+    ) -> Offered:
+        """Sends so many requests, some at once, in turns of the prompts. Raises RequestFailed."""
+        load = [
+            LoadRequest(at, 0.0, _TENANT, len(prompts[at % len(prompts)]), output)
+            for at in range(requests)
+        ]
+        offered = await OpenLoop(self._targets[stream], _Given(prompts), at_once).run(
+            load, stop_s=stop_s
         )
-        answer = Answer(time.perf_counter())
-        finished: Finished | None = None
-        call = self._stub.Generate(request, metadata=self._metadata, timeout=REQUEST_TIMEOUT_S)
-        async for response in call:
-            event = response.WhichOneof("event")
-            if event == "delta":
-                answer.arrivals.append(time.perf_counter())
-                answer.tokens += len(response.delta.token_ids)
-            elif event == "finished":
-                finished = response.finished
-        answer.end = time.perf_counter()
-        if finished is None or finished.usage.completion_tokens != output:
-            raise RuntimeError(f"asked for {output} tokens, the answer ended with {finished}")
-        answer.lifecycle = finished.lifecycle
-        return answer
+        for exchange in offered.exchanges:
+            _whole(exchange)
+        return offered
+
+
+class _Given:
+    """See `Prompts`: the same ones in turns."""
+
+    def __init__(self, prompts: Sequence[Sequence[int]]) -> None:
+        self._prompts = prompts
+
+    def make(self, tokens: int, index: int) -> Prompt:
+        """The prompt of this place."""
+        return self._prompts[index % len(self._prompts)]
 
 
 @asynccontextmanager
@@ -75,9 +87,8 @@ async def open_client(target: str, key: str, model: str) -> AsyncIterator[Client
 
 async def closed_batch(client: Client, prompts: Sequence[Sequence[int]], output: int) -> float:
     """Starts all prompts at once; returns output tokens per second until the last one ends."""
-    start = time.perf_counter()
-    answers = await asyncio.gather(*(client.generate(prompt, output) for prompt in prompts))
-    return sum(answer.tokens for answer in answers) / (time.perf_counter() - start)
+    offered = await client.run(prompts, output, len(prompts), len(prompts))
+    return sum(one.output_tokens for one in offered.exchanges) / offered.duration_s
 
 
 async def closed_loop(
@@ -88,18 +99,18 @@ async def closed_loop(
     output: int,
     *,
     stream: bool,
-) -> list[Answer]:
-    """So many clients, each asking again as soon as it is answered, for so many seconds."""
-    stop = time.perf_counter() + seconds
+) -> float:
+    """So many clients, each asking again as soon as it is answered; returns answers a second."""
+    most = round(seconds * _MOST_A_SECOND)
+    offered = await client.run([prompt], output, most, clients, stream=stream, stop_s=seconds)
+    return len(offered.exchanges) / offered.duration_s
 
-    async def one() -> list[Answer]:
-        answers = []
-        while time.perf_counter() < stop:
-            answers.append(await client.generate(prompt, output, stream=stream))
-        return answers
 
-    return [
-        answer
-        for answers in await asyncio.gather(*(one() for _ in range(clients)))
-        for answer in answers
-    ]
+def _whole(exchange: Exchange) -> Exchange:
+    if exchange.failure is not None:
+        raise RequestFailed(f"{exchange.failure.kind}: {exchange.failure.message}")
+    if exchange.output_tokens != exchange.request.output_tokens:
+        raise RequestFailed(
+            f"asked for {exchange.request.output_tokens} tokens, got {exchange.output_tokens}"
+        )
+    return exchange

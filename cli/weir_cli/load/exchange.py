@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir_cli.load.load_request import LoadRequest
 
 
@@ -39,6 +40,7 @@ class Exchange:
         end_s: when the answer, or the failure, was complete.
         prompt_tokens, output_tokens: as the server counts; wanted and seen ones if it does not.
         failure: None for an answer in full.
+        record: of the request's life, where the door tells it.
     """
 
     request: LoadRequest
@@ -49,6 +51,7 @@ class Exchange:
     prompt_tokens: int = 0
     output_tokens: int = 0
     failure: Failure | None = None
+    record: LifecycleRecord | None = None
 
     @property
     def ttft_s(self) -> float | None:

@@ -26,23 +26,31 @@ _MOST_TOLD = 300
 
 
 class GrpcTarget:
-    """Calls `InferenceService.Generate`, streamed.
+    """Calls `InferenceService.Generate`.
 
     Args:
         channel: to the gateway; closed with this.
         endpoint: texts go through the chat template, or as they are; ids as they are.
         asked: of every request.
         timeout_s: of a whole answer.
+        stream: token by token; else in one piece.
     """
 
     def __init__(
-        self, channel: grpc.aio.Channel, endpoint: Endpoint, asked: Asked, timeout_s: float
+        self,
+        channel: grpc.aio.Channel,
+        endpoint: Endpoint,
+        asked: Asked,
+        timeout_s: float,
+        *,
+        stream: bool = True,
     ) -> None:
         self._channel = channel
         self._stub = InferenceServiceStub(channel)
         self._endpoint = endpoint
         self._asked = asked
         self._timeout_s = timeout_s
+        self._stream = stream
 
     async def close(self) -> None:
         """Ends the channel."""
@@ -71,6 +79,7 @@ class GrpcTarget:
         if finished is not None:
             exchange.prompt_tokens = finished.usage.prompt_tokens
             exchange.output_tokens = finished.usage.completion_tokens
+            exchange.record = finished.lifecycle
         elif exchange.failure is None:
             exchange.failure = Failure("broken stream", "the answer ended without its end")
 
@@ -88,7 +97,7 @@ class GrpcTarget:
             sampling=SamplingParams(
                 temperature=self._asked.temperature, ignore_eos=self._asked.ignore_eos
             ),
-            stream=True,
+            stream=self._stream,
             **given,
         )
 
