@@ -15,19 +15,21 @@ from tests.doctor.conftest import PROPERTY
 from tests.doctor.site import open_site
 from tests.tiny_llama import write_tiny_llama
 
-_LAYERS = 64
-"""So many that a step computes for longer than the scheduler of the kernel lets it run at once."""
-_TIMES = 4
-"""Processes for each processor: the engine is left a fifth of one."""
+_LAYERS = 24
+"""So many that a step computes for longer than the kernel lets others wait for a turn."""
+_OTHERS = 6
+"""Processes on the processor of the engine, which is left a seventh of it."""
 
 
 @asynccontextmanager
-async def others(number: int) -> AsyncIterator[None]:
-    """Processes that compute as much as they may, until the body ends."""
+async def others(number: int, processor: int) -> AsyncIterator[None]:
+    """Processes that compute as much as they may on one processor, until the body ends."""
     running = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
         for _ in range(number)
     ]
+    for process in running:
+        os.sched_setaffinity(process.pid, {processor})
     try:
         yield
     finally:
@@ -41,13 +43,24 @@ async def test_the_doctor_sees_that_others_take_the_device(
     tmp_path: Path, record_property: Any
 ) -> None:
     model = write_tiny_llama(tmp_path / "tiny", num_layers=_LAYERS)
-    load = [Clients(2, fresh(40), output=40)]
+    load = [Clients(2, fresh(40), output=20)]
     async with open_site(tmp_path, model, {"WEIR_WORKER__THREADS": "1"}) as site:
+        processor = min(os.sched_getaffinity(0))
+        keep_on(processor, site.stack.stack.pids["worker-1"])
         async with site.phase(load):
             pass
-        async with others(_TIMES * (os.cpu_count() or 1)), site.phase(load):
+        async with others(_OTHERS, processor), site.phase(load):
             told = await site.doctor()
         causes = [finding["cause"] for finding in told["findings"]]
         said = causes[0] if causes else "nothing"
         record_property(PROPERTY, ("others take the device", "device_taken", said))
         assert said == "device_taken", told
+
+
+def keep_on(processor: int, worker: int) -> None:
+    """Binds the engine of a worker, with all its threads, to one processor."""
+    children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+    assert children, "the engine is a process of its own"
+    for child in children:
+        for thread in Path(f"/proc/{child}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {processor})
