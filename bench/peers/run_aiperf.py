@@ -20,8 +20,15 @@ from weir_cli.load.prompts import Prompts
 NAME = "aiperf"
 _START_S = 240.0
 _GRACE_S = 60.0
-# A tokenizer in a folder needs no hub; its offline mode does not read folders.
-_NO_HUB = {"HF_ENDPOINT": "http://127.0.0.1:9", "NO_COLOR": "1", "COLUMNS": "200"}
+_SETTINGS = {
+    # A tokenizer in a folder needs no hub; AIPerf's offline mode does not read folders.
+    "HF_ENDPOINT": "http://127.0.0.1:9",
+    # Its dozen processes start slowly on two cores.
+    "AIPERF_SERVICE_REGISTRATION_TIMEOUT": "240",
+    "AIPERF_SERVICE_COMMAND_RESPONSE_TIMEOUT": "240",
+    "NO_COLOR": "1",
+    "COLUMNS": "200",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ async def _run(command: Sequence[str], log: Path, limit_s: float) -> None:
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *command,
-            env=os.environ | _NO_HUB,
+            env=os.environ | _SETTINGS,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -109,8 +116,8 @@ async def _run(command: Sequence[str], log: Path, limit_s: float) -> None:
             await process.wait()
     if code:
         lines = log.read_text(errors="replace").strip().splitlines() or ["no output"]
-        wrong = [line for line in lines if "Error" in line or "ERROR" in line]
-        raise PeerFailed(f"{NAME} ended with {code}: {(wrong or lines)[-1][:300]}")
+        wrong = [line for line in lines if " ERROR " in line]
+        raise PeerFailed(f"{NAME} ended with {code}: {(wrong or lines[-1:])[0][:300]}")
 
 
 def _told(artifacts: Path, folder: Path) -> Told:
