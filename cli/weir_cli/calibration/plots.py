@@ -1,14 +1,16 @@
 """Plots of a calibration."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weir_cli.calibration.campaign import CampaignResult
 from weir_cli.calibration.measurement import Measurement, seconds_of
 from weir_cli.load.figures import spread_ms
-from weir_sim.report.canvas import COLOURS, legend, panels
+from weir_sim.report.canvas import COLOURS, INK, legend, panels
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -37,7 +39,7 @@ def _goodput(result: CampaignResult) -> "Figure":
             color=colour,
             label=f"{cell.prompt}/{cell.output} tokens",
         )
-    axes.set_xscale("log", base=2)
+    _level_axis(axes, [one.streams for one in result.findings.levels])
     axes.axvline(result.findings.best.streams, color=COLOURS[3], linestyle=":")
     legend(axes)
     return figure
@@ -57,10 +59,16 @@ def _latency(result: CampaignResult) -> "Figure":
         )
     if result.targets.ttft_ms is not None:
         axes.axhline(result.targets.ttft_ms, color=COLOURS[3], linestyle=":", label="target")
-    axes.set_xscale("log", base=2)
+    _level_axis(axes, [one.streams for one in result.findings.levels])
     axes.set_yscale("log")
+    axes.tick_params(which="minor", labelcolor=INK)
     legend(axes)
     return figure
+
+
+def _level_axis(axes: "Axes", levels: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(levels), [str(level) for level in levels])
 
 
 def _first_token_p95(measured: Measurement) -> float:

@@ -16,8 +16,8 @@ from weir_sim.report.canvas import PlotsUnavailable
 _PAGE = """<!doctype html>
 <meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <title>{title}</title>
-<style>body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem;
-padding: 0 1rem }} img {{ max-width: 100% }} pre {{ overflow-x: auto }}</style>
+<style>body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem;
+padding: 0 1rem }} img {{ max-width: 100% }} pre {{ font-size: 12px; white-space: pre-wrap }}</style>
 <h1>{title}</h1>
 <pre>{text}</pre>
 {plots}
