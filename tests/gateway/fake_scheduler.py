@@ -21,7 +21,6 @@ class FakeScheduler(SchedulerServiceServicer):
     """Dispatches at once to the first worker that is not excluded, or as a test says."""
 
     ConnectWorker = staticmethod(not_played)
-    GetPoolStatus = GetScalingSignals = staticmethod(not_played)
 
     def __init__(self, workers: list[FakeWorker]) -> None:
         self.workers = workers
@@ -46,6 +45,26 @@ class FakeScheduler(SchedulerServiceServicer):
         self._attempts: dict[str, int] = {}
         self._waiting: dict[str, sched.Enqueue] = {}
         self._excluded: dict[str, set[str]] = {}
+
+    async def GetPoolStatus(
+        self, request: sched.GetPoolStatusRequest, context: Any
+    ) -> sched.GetPoolStatusResponse:
+        depths = [
+            sched.QueueDepth(
+                model=one.subject.model,
+                tenant_id=one.subject.tenant_id,
+                reason=sched.QueueReason.QUEUE_REASON_NO_WORKER,
+                waiting=1,
+            )
+            for one in self._waiting.values()
+        ]
+        pool = sched.PoolStatus(model=self.model, live_workers=len(self.workers))
+        return sched.GetPoolStatusResponse(pools=[pool], depths=depths)
+
+    async def GetScalingSignals(
+        self, request: sched.GetScalingSignalsRequest, context: Any
+    ) -> sched.GetScalingSignalsResponse:
+        return sched.GetScalingSignalsResponse()
 
     async def ListWorkers(
         self, request: sched.ListWorkersRequest, context: Any
