@@ -17,7 +17,8 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <style>body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem;
-padding: 0 1rem }} img {{ max-width: 100% }} pre {{ font-size: 12px; white-space: pre-wrap }}</style>
+padding: 0 1rem }} img {{ max-width: 100% }}
+pre {{ font-size: 12px; white-space: pre-wrap }}</style>
 <h1>{title}</h1>
 <pre>{text}</pre>
 {plots}
