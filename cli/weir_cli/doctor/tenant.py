@@ -21,7 +21,7 @@ LARGER = 1.5
 
 
 def of_tenant(evidence: Evidence, tenant: str, against: str = "") -> Verdict:
-    """What slows a tenant, over all models that it uses; see `tenant_slowed`."""
+    """What slows a tenant, over all models that it uses."""
     verdict = Verdict()
     models = evidence.of(tenant=tenant).models()
     for model in models:

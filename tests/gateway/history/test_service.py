@@ -127,7 +127,9 @@ async def _flow(gateway: Gateway, *, ended: int) -> pb.RequestFlow:
     async with asyncio.timeout(20):
         while True:
             told = await stub.GetHistory(request, metadata=_ADMIN)
-            flows = [f for sample in told.samples for f in sample.flows if f.tenant_id == "acme"]
+            flows: list[pb.RequestFlow] = [
+                f for sample in told.samples for f in sample.flows if f.tenant_id == "acme"
+            ]
             if flows and sum(one.count for one in flows[0].ended) >= ended:
                 return flows[0]
             await asyncio.sleep(0.05)

@@ -22,6 +22,6 @@ class DegradedStore:
                 "degraded_store",
                 "ratelimiter",
                 ("the ratelimiter works without its store, on a share of the rates", away),
-                "bring the store back: look at `redis_url` of the ratelimiter, at the memory and "
+                "bring the store back: look at `store` of the ratelimiter, at the memory and "
                 "the log of Redis",
             )
