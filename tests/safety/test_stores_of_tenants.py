@@ -20,6 +20,7 @@ async def test_two_tenants_land_in_two_stores(tmp_path: Path) -> None:
             "globex": {"log_file": f"{tmp_path}/globex.jsonl", "otlp_endpoint": globex.endpoint},
         }
         settings: dict[str, Any] = {"tenant_stores": stores, "otlp_endpoint": rest.endpoint}
+        settings["trace_sample_ratio"] = 1.0
         telemetry = setup_telemetry("gateway", GatewaySettings(**settings))
         try:
             async with running_gateway(

@@ -150,7 +150,7 @@ ATTRIBUTES: dict[str, str] = {
     names.GEN_AI_USAGE_INPUT_TOKENS: "prompt tokens; on `intake` as counted",
     names.GEN_AI_USAGE_OUTPUT_TOKENS: "tokens of all answers",
     names.GEN_AI_USAGE_CACHE_READ_TOKENS: "prompt tokens that were not computed",
-    names.GEN_AI_CONVERSATION_ID: "what the client calls the conversation, or the session's id",
+    names.GEN_AI_CONVERSATION_ID: "id of the session; never what the client calls its conversation",
     names.LATENCY_TIME_IN_QUEUE: f"{_SECONDS}, in the worker; vLLM's name",
     names.LATENCY_TIME_IN_PREFILL: f"{_SECONDS}; vLLM's name",
     names.LATENCY_TIME_IN_DECODE: f"{_SECONDS}; vLLM's name",

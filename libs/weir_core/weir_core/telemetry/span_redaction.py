@@ -6,6 +6,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import Link, Status, get_current_span
+from opentelemetry.trace import Span as AnySpan
 from opentelemetry.util.types import Attributes
 
 from weir_core.telemetry import names
@@ -34,11 +35,7 @@ class SpanGate(SpanProcessor):
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Hands the tenant down from a parent in this process."""
-        parent = get_current_span(parent_context)
-        if isinstance(parent, ReadableSpan) and not _named(span):
-            tenant = _named(parent)
-            if tenant:
-                span.set_attribute(names.TENANT_ID, tenant)
+        hand_down_tenant(get_current_span(parent_context), span)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Passes on what may be seen of it."""
@@ -95,5 +92,13 @@ def _attributes(attributes: Attributes) -> Attributes:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in clean}  # type: ignore[misc]
 
 
-def _named(span: ReadableSpan) -> str:
-    return str((span.attributes or {}).get(names.TENANT_ID, ""))
+def hand_down_tenant(parent: AnySpan, span: AnySpan) -> None:
+    """A span of this process names its parent's tenant, unless it names one itself."""
+    if not _named(span) and (tenant := _named(parent)):
+        span.set_attribute(names.TENANT_ID, tenant)
+
+
+def _named(span: AnySpan | ReadableSpan) -> str:
+    # One that comes from elsewhere, or is not recorded, has none.
+    attributes = getattr(span, "attributes", None)
+    return str(attributes.get(names.TENANT_ID, "")) if attributes else ""

@@ -18,7 +18,6 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -35,7 +34,8 @@ from weir_core.errors.exceptions import WeirError
 from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind, error_attributes
 from weir_core.telemetry.linked_ratio import LinkedRatio
-from weir_core.telemetry.span_redaction import SpanGate
+from weir_core.telemetry.recorded_span import SCOPE, RecordedSpan
+from weir_core.telemetry.span_redaction import SpanGate, hand_down_tenant
 from weir_core.telemetry.span_resource import SpanResource
 from weir_core.telemetry.traceparent import TRACEPARENT, as_sampled, is_sampled
 
@@ -46,7 +46,6 @@ Attributes = Mapping[str, Attribute]
 _W3C = TraceContextTextMapPropagator()
 _EXPORT_TIMEOUT_S = 5
 _EXPORT_DELAY_MS = 1_000
-_SCOPE = InstrumentationScope("weir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +114,32 @@ class Tracing:
             links: `traceparent` strings of spans that this one comes from, without being a part
                 of their trace.
         """
-        return self._tracer.start_span(
+        context = context_from(parent) if isinstance(parent, str) else parent
+        start_time = None if start_us is None else start_us * 1_000
+        above = trace.get_current_span(context)
+        of_parent = above.get_span_context()
+        if self._gate is None or not of_parent.trace_flags & TraceFlags.SAMPLED:
+            return self._tracer.start_span(
+                name,
+                context=context,
+                kind=kind,
+                attributes=attributes,
+                start_time=start_time,
+                links=_links(links),
+            )
+        span = RecordedSpan(
             name,
-            context=context_from(parent) if isinstance(parent, str) else parent,
+            _own_context(of_parent),
+            of_parent,
+            resource=self._resource,
             kind=kind,
             attributes=attributes,
-            start_time=None if start_us is None else start_us * 1_000,
+            start_time=start_time,
             links=_links(links),
+            export=self._gate.on_end,
         )
+        hand_down_tenant(above, span)
+        return span
 
     @contextmanager
     def span(
@@ -248,7 +265,7 @@ class Tracing:
             status=Status() if error is None else Status(StatusCode.ERROR, error),
             start_time=start_us * 1_000,
             end_time=max(start_us, end_us) * 1_000,
-            instrumentation_scope=_SCOPE,
+            instrumentation_scope=SCOPE,
         )
         self._gate.on_end(written)
 
@@ -356,11 +373,18 @@ def _exporting(endpoint: str) -> SpanProcessor:
     return BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
 
 
+def _own_context(parent: SpanContext) -> SpanContext:
+    span_id = secrets.randbits(64) or 1
+    return SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state)
+
+
 def _span_context(traceparent: str) -> SpanContext:
     return trace.get_current_span(context_from(traceparent)).get_span_context()
 
 
 def _links(traceparents: Sequence[str]) -> Sequence[Link]:
+    if not traceparents:
+        return ()
     contexts = map(_span_context, traceparents)
     return [Link(context) for context in contexts if context.is_valid]
 

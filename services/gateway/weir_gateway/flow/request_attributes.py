@@ -39,8 +39,9 @@ def asked(prepared: PreparedRequest, request_id: str) -> dict[str, Attribute]:
             told[names.GEN_AI_REQUEST_PRESENCE_PENALTY] = sampling.presence_penalty
     if prepared.choices > 1:
         told[names.GEN_AI_REQUEST_CHOICES] = prepared.choices
-    if conversation := prepared.conversation_id or prepared.session_id:
-        told[names.GEN_AI_CONVERSATION_ID] = conversation
+    # What the client calls a conversation is its text.
+    if prepared.session_id:
+        told[names.GEN_AI_CONVERSATION_ID] = prepared.session_id
     if prepared.degradations:
         told[names.DEGRADATIONS] = list(prepared.degradations)
     return told
