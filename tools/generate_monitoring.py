@@ -11,13 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.alert_cases import TESTS, promtool_tests  # noqa: E402
 from tools.dashboards.limits import LIMITS  # noqa: E402
 from tools.dashboards.overview import OVERVIEW  # noqa: E402
 from tools.dashboards.panels import rendered  # noqa: E402
 from tools.dashboards.slo import SLO  # noqa: E402
 from tools.dashboards.tenant import TENANTS  # noqa: E402
 from tools.dashboards.worker import WORKERS  # noqa: E402
+from tools.promtool_tests import TESTS, promtool_tests  # noqa: E402
 
 DASHBOARDS = (OVERVIEW, TENANTS, WORKERS, LIMITS, SLO)
 GRAFANA = ROOT / "deploy" / "grafana"
