@@ -200,6 +200,7 @@ def test_every_command_has_its_caller() -> None:
     assert [name for name in commands if f"`{name}" not in callers and name not in _OF_NOBODY] == []
 
 
+@cache
 def _root() -> Any:
     return typer.main.get_command(app)
 
