@@ -18,12 +18,40 @@ const GENERAL = [
 /** Opens it. */
 export function openHelp(session) {
   const pages = GROUPS.flatMap(([, each]) => each).filter((page) => session.pages.includes(page.id));
-  const toggle = h("input", { type: "checkbox", checked: shortcutsOn(), onchange: () => switchShortcuts(toggle.checked) });
+  const toggle = h("input", {
+    type: "checkbox",
+    checked: shortcutsOn(),
+    onchange: () => switchShortcuts(toggle.checked),
+  });
   openDialog("Keyboard", [
-    h("div.keys", null, keyList("Everywhere", GENERAL), keyList("Go to", pages.map((page) => [["g", page.key], page.label]))),
+    h(
+      "div.keys",
+      null,
+      keyList("Everywhere", GENERAL),
+      keyList(
+        "Go to",
+        pages.map((page) => [["g", page.key], page.label]),
+      ),
+    ),
     h("label.check", null, toggle, "Single keys act (Ctrl K, arrows and Esc always do)"),
   ]);
 }
 
-const keyList = (title, rows) => h("div", null, h("h3", null, title),
-  h("dl", null, rows.map(([keys, text]) => [h("dt", null, keys.map((key) => [h("kbd", null, key), " "])), h("dd", null, text)])));
+const keyList = (title, rows) =>
+  h(
+    "div",
+    null,
+    h("h3", null, title),
+    h(
+      "dl",
+      null,
+      rows.map(([keys, text]) => [
+        h(
+          "dt",
+          null,
+          keys.map((key) => [h("kbd", null, key), " "]),
+        ),
+        h("dd", null, text),
+      ]),
+    ),
+  );

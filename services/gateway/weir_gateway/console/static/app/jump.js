@@ -11,14 +11,25 @@ const MOST = 8;
 /** Opens it. */
 export async function openJump(session) {
   if (document.querySelector("dialog[open]")) return;
-  const pages = GROUPS.flatMap(([, each]) => each).filter((page) => session.pages.includes(page.id))
+  const pages = GROUPS.flatMap(([, each]) => each)
+    .filter((page) => session.pages.includes(page.id))
     .map((page) => ({ text: page.label, kind: "page", path: `/console/${page.id}` }));
   let places = pages;
   let shown = [];
   let chosen = 0;
   const list = h("ul.jump", { role: "listbox", id: "jump-list", "aria-label": "Places" });
-  const input = h("input.field", { type: "search", autofocus: true, placeholder: "Page, tenant or request id", role: "combobox",
-    "aria-label": "Where to", "aria-expanded": "true", "aria-controls": "jump-list", autocomplete: "off", oninput: draw, onkeydown: key });
+  const input = h("input.field", {
+    type: "search",
+    autofocus: true,
+    placeholder: "Page, tenant or request id",
+    role: "combobox",
+    "aria-label": "Where to",
+    "aria-expanded": "true",
+    "aria-controls": "jump-list",
+    autocomplete: "off",
+    oninput: draw,
+    onkeydown: key,
+  });
   const dialog = openDialog("Jump to", [input, list]);
   dialog.classList.add("jump-dialog");
 
@@ -29,8 +40,22 @@ export async function openJump(session) {
   }
 
   function mark() {
-    fill(list, shown.map((place, index) => h("li", { id: `jump-${index}`, role: "option", "aria-selected": String(index === chosen), onclick: () => leave(place) },
-      place.text, h("span.muted", null, place.kind))));
+    fill(
+      list,
+      shown.map((place, index) =>
+        h(
+          "li",
+          {
+            id: `jump-${index}`,
+            role: "option",
+            "aria-selected": String(index === chosen),
+            onclick: () => leave(place),
+          },
+          place.text,
+          h("span.muted", null, place.kind),
+        ),
+      ),
+    );
     if (shown.length) input.setAttribute("aria-activedescendant", `jump-${chosen}`);
     else input.removeAttribute("aria-activedescendant");
   }
@@ -54,7 +79,14 @@ export async function openJump(session) {
 
   draw();
   const found = await get("tenants", { page_size: 200 }).catch(() => ({ tenants: [] }));
-  places = [...pages, ...found.tenants.map((tenant) => ({ text: tenant.id, kind: "tenant", path: `/console/tenants/${encodeURIComponent(tenant.id)}` }))];
+  places = [
+    ...pages,
+    ...found.tenants.map((tenant) => ({
+      text: tenant.id,
+      kind: "tenant",
+      path: `/console/tenants/${encodeURIComponent(tenant.id)}`,
+    })),
+  ];
   draw();
 }
 

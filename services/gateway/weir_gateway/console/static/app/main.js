@@ -21,8 +21,17 @@ async function start() {
 }
 
 function showLogin() {
-  const content = fill(root, Object.assign(document.createElement("main"), { className: "login" })).firstChild;
-  startRouter({ content, session: null, onPage: () => { document.title = "Log in · Tokenweir"; } });
+  const content = fill(
+    root,
+    Object.assign(document.createElement("main"), { className: "login" }),
+  ).firstChild;
+  startRouter({
+    content,
+    session: null,
+    onPage: () => {
+      document.title = "Log in · Tokenweir";
+    },
+  });
 }
 
 /** To the login, with what to say there and the way back. */

@@ -72,9 +72,18 @@ function pageContext(route, signal) {
 
 function nowhere(route) {
   context.onPage("", []);
-  const role = context.session ? `You are logged in as ${context.session.name} (${context.session.role}).` : "";
+  const role = context.session
+    ? `You are logged in as ${context.session.name} (${context.session.role}).`
+    : "";
   if (route) fill(context.content, empty("Not for this role", `This page is the administrator's. ${role}`));
-  else fill(context.content, empty("No such page", "The address leads nowhere. Press g then o for the overview, or ? for all pages."));
+  else
+    fill(
+      context.content,
+      empty(
+        "No such page",
+        "The address leads nowhere. Press g then o for the overview, or ? for all pages.",
+      ),
+    );
 }
 
 window.addEventListener("popstate", () => context && open());
@@ -83,7 +92,16 @@ document.addEventListener("weir:go", (event) => go(event.detail));
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href^='/console/']");
-  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.target || link.dataset.leave) return;
+  if (
+    !link ||
+    event.button ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.shiftKey ||
+    link.target ||
+    link.dataset.leave
+  )
+    return;
   event.preventDefault();
   go(link.getAttribute("href"));
 });

@@ -3,25 +3,37 @@
 
 /** Groups of the navigation; `key` goes there after `g`. */
 export const GROUPS = [
-  ["Watch", [
-    { id: "overview", label: "Overview", key: "o" },
-    { id: "queue", label: "Queue", key: "q" },
-    { id: "requests", label: "Requests", key: "r" },
-  ]],
-  ["Capacity", [
-    { id: "workers", label: "Workers", key: "w" },
-    { id: "kv", label: "KV blocks", key: "k" },
-    { id: "fairness", label: "Fairness", key: "f" },
-  ]],
-  ["Tenants", [
-    { id: "tenants", label: "Tenants", key: "t" },
-    { id: "slo", label: "Objectives", key: "s" },
-  ]],
-  ["Set-up", [
-    { id: "directory", label: "Directory", key: "d" },
-    { id: "configuration", label: "Configuration", key: "c" },
-    { id: "audit", label: "Audit trail", key: "a" },
-  ]],
+  [
+    "Watch",
+    [
+      { id: "overview", label: "Overview", key: "o" },
+      { id: "queue", label: "Queue", key: "q" },
+      { id: "requests", label: "Requests", key: "r" },
+    ],
+  ],
+  [
+    "Capacity",
+    [
+      { id: "workers", label: "Workers", key: "w" },
+      { id: "kv", label: "KV blocks", key: "k" },
+      { id: "fairness", label: "Fairness", key: "f" },
+    ],
+  ],
+  [
+    "Tenants",
+    [
+      { id: "tenants", label: "Tenants", key: "t" },
+      { id: "slo", label: "Objectives", key: "s" },
+    ],
+  ],
+  [
+    "Set-up",
+    [
+      { id: "directory", label: "Directory", key: "d" },
+      { id: "configuration", label: "Configuration", key: "c" },
+      { id: "audit", label: "Audit trail", key: "a" },
+    ],
+  ],
   ["Try", [{ id: "playground", label: "Playground", key: "p" }]],
 ];
 
@@ -46,7 +58,8 @@ const ROUTES = [
 ];
 
 /** Label of a page of the navigation. */
-export const labelOf = (id) => GROUPS.flatMap(([, pages]) => pages).find((page) => page.id === id)?.label ?? id;
+export const labelOf = (id) =>
+  GROUPS.flatMap(([, pages]) => pages).find((page) => page.id === id)?.label ?? id;
 
 /**
  * What a path leads to.
@@ -54,7 +67,11 @@ export const labelOf = (id) => GROUPS.flatMap(([, pages]) => pages).find((page) 
  * @returns {{id: string, params: object, load: Function}|null} null: nothing
  */
 export function match(path) {
-  const segments = path.replace(/^\/console\/?/, "").split("/").filter(Boolean).map(decodeSegment);
+  const segments = path
+    .replace(/^\/console\/?/, "")
+    .split("/")
+    .filter(Boolean)
+    .map(decodeSegment);
   if (segments.length === 0) segments.push("overview");
   for (const [pattern, id, load] of ROUTES) {
     const params = bind(pattern.split("/"), segments);

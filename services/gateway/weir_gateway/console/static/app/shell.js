@@ -24,12 +24,33 @@ export function startShell(root, session, leave) {
   const main = h("main", { id: "main", tabIndex: -1 }, content);
   const nav = navigation(session);
   const themeButton = h("button.icon-button", { type: "button", onclick: switchTheme });
-  const tools = h("div.tools", null, state,
-    tool("search", "Jump to a page, tenant or request (Ctrl K)", openJumpHere), themeButton,
-    tool("help", "Keyboard shortcuts (?)", help), tool("leave", `Log out ${session.name}`, logOut));
-  const menu = h("button.icon-button.menu", { type: "button", "aria-label": "Menu", "aria-expanded": "false", "aria-controls": "side", onclick: () => openMenu(true) }, icon("menu"));
-  const frame = h("div.shell", null, nav, h("div.page", null, h("header.head", null, menu, crumbs, tools), main),
-    h("button.scrim", { type: "button", "aria-label": "Close the menu", onclick: () => openMenu(false) }));
+  const tools = h(
+    "div.tools",
+    null,
+    state,
+    tool("search", "Jump to a page, tenant or request (Ctrl K)", openJumpHere),
+    themeButton,
+    tool("help", "Keyboard shortcuts (?)", help),
+    tool("leave", `Log out ${session.name}`, logOut),
+  );
+  const menu = h(
+    "button.icon-button.menu",
+    {
+      type: "button",
+      "aria-label": "Menu",
+      "aria-expanded": "false",
+      "aria-controls": "side",
+      onclick: () => openMenu(true),
+    },
+    icon("menu"),
+  );
+  const frame = h(
+    "div.shell",
+    null,
+    nav,
+    h("div.page", null, h("header.head", null, menu, crumbs, tools), main),
+    h("button.scrim", { type: "button", "aria-label": "Close the menu", onclick: () => openMenu(false) }),
+  );
   fill(root, h("a.skip", { href: "#main", onclick: skip }, "Skip to the content"), frame);
 
   function switchTheme() {
@@ -76,34 +97,70 @@ export function startShell(root, session, leave) {
   }
 
   switchTheme();
-  follow(publish, (name) => { state.dataset.state = name; setText(state, STATES[name]); },
-    (message) => { ended.abort(); leave(message); }, ended.signal);
-  document.addEventListener("keydown", (event) => keys(event, openMenu, openJumpHere), { signal: ended.signal });
+  follow(
+    publish,
+    (name) => {
+      state.dataset.state = name;
+      setText(state, STATES[name]);
+    },
+    (message) => {
+      ended.abort();
+      leave(message);
+    },
+    ended.signal,
+  );
+  document.addEventListener("keydown", (event) => keys(event, openMenu, openJumpHere), {
+    signal: ended.signal,
+  });
   setShortcuts(shortcutsOf(session, { help, theme: () => themeButton.click() }));
   startRouter({ content, session, onPage });
 }
 
 function navigation(session) {
-  const nav = h("nav.side", { id: "side", "aria-label": "Pages" }, h("a.brand", { href: "/console/" }, icon("logo"), "Tokenweir"));
+  const nav = h(
+    "nav.side",
+    { id: "side", "aria-label": "Pages" },
+    h("a.brand", { href: "/console/" }, icon("logo"), "Tokenweir"),
+  );
   for (const [title, pages] of GROUPS) {
     const allowed = pages.filter((page) => session.pages.includes(page.id));
-    if (allowed.length) append(nav, [h("h2", { id: `group-${title}` }, title), h("ul", { "aria-labelledby": `group-${title}` }, allowed.map(link))]);
+    if (allowed.length)
+      append(nav, [
+        h("h2", { id: `group-${title}` }, title),
+        h("ul", { "aria-labelledby": `group-${title}` }, allowed.map(link)),
+      ]);
   }
   const who = session.tenant ? `${session.tenant}, key ${session.key ?? ""}` : session.name;
   append(nav, [h("div.foot", null, h("div", null, who), h("div", null, `Tokenweir ${session.version}`))]);
   return nav;
 }
 
-const link = (page) => h("li", null, h("a", { href: `/console/${page.id === "overview" ? "" : page.id}`, data: { page: page.id } },
-  icon(page.id), page.label, h("kbd", { "aria-hidden": "true" }, `g ${page.key}`)));
+const link = (page) =>
+  h(
+    "li",
+    null,
+    h(
+      "a",
+      { href: `/console/${page.id === "overview" ? "" : page.id}`, data: { page: page.id } },
+      icon(page.id),
+      page.label,
+      h("kbd", { "aria-hidden": "true" }, `g ${page.key}`),
+    ),
+  );
 
-const tool = (name, label, onclick) => h("button.icon-button", { type: "button", title: label, "aria-label": label, onclick }, icon(name));
+const tool = (name, label, onclick) =>
+  h("button.icon-button", { type: "button", title: label, "aria-label": label, onclick }, icon(name));
 
 function drawCrumbs(box, id, names) {
   const label = id ? labelOf(id) : "Not found";
   document.title = `${[...names].reverse().concat(label).join(" · ")} · Tokenweir`;
   if (!names.length) return fill(box, h("h1", null, label));
-  return fill(box, h("a", { href: `/console/${id}` }, label), h("span.muted", { "aria-hidden": "true" }, "/"), h("h1", null, names.join(" / ")));
+  return fill(
+    box,
+    h("a", { href: `/console/${id}` }, label),
+    h("span.muted", { "aria-hidden": "true" }, "/"),
+    h("h1", null, names.join(" / ")),
+  );
 }
 
 function keys(event, openMenu, openJumpHere) {

@@ -11,8 +11,21 @@ import { h } from "../lib/dom.js";
 export function barList(label, rows) {
   const most = Math.max(...rows.map((row) => row.value), 1e-9);
   const ordered = [...rows].sort((a, b) => b.value - a.value);
-  return h("ul.bars", { "aria-label": label }, ordered.map((row) => h("li", null,
-    h("div.words", null, h("span", null, row.name), h("span.value", null, row.text)),
-    h("div.track", { "aria-hidden": "true" }, h("div.fill", { vars: { width: `${(row.value / most) * 100}%`, "--bar": `var(--${row.color})` } })),
-    row.under && h("div.under", null, row.under))));
+  return h(
+    "ul.bars",
+    { "aria-label": label },
+    ordered.map((row) =>
+      h(
+        "li",
+        null,
+        h("div.words", null, h("span", null, row.name), h("span.value", null, row.text)),
+        h(
+          "div.track",
+          { "aria-hidden": "true" },
+          h("div.fill", { vars: { width: `${(row.value / most) * 100}%`, "--bar": `var(--${row.color})` } }),
+        ),
+        row.under && h("div.under", null, row.under),
+      ),
+    ),
+  );
 }

@@ -17,19 +17,30 @@ export const swatch = (name) => h("span.swatch", { vars: { "--swatch": `var(--${
 export const named = (name) => h("span.named", null, swatch(name), name);
 
 /** An instant in local time, UTC when hovered. */
-export const time = (text) => (text ? h("time", { dateTime: text, title: utc(text) }, instant(text)) : UNKNOWN);
+export const time = (text) =>
+  text ? h("time", { dateTime: text, title: utc(text) }, instant(text)) : UNKNOWN;
 
 /** An instant as how long ago it was, UTC when hovered. */
 export const since = (text) => (text ? h("time", { dateTime: text, title: utc(text) }, ago(text)) : UNKNOWN);
 
 /** Names and values: `[["Plan", "team"], ...]`; pairs that are null are left out. */
 export function facts(pairs) {
-  return h("dl.facts", null, pairs.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  return h(
+    "dl.facts",
+    null,
+    pairs.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+  );
 }
 
 /** What stands where there is nothing: what that means, and the command that would change it. */
 export function empty(title, text, command) {
-  return h("div.empty", null, h("strong", null, title), text, command && h("div", null, h("code.command", null, command)));
+  return h(
+    "div.empty",
+    null,
+    h("strong", null, title),
+    text,
+    command && h("div", null, h("code.command", null, command)),
+  );
 }
 
 /** While the first answer is under way. */
@@ -37,8 +48,12 @@ export const loading = () => h("div.loading", { role: "status" }, "Loading");
 
 /** A bad or noteworthy state: what is, and what to do. */
 export function notice(tone, title, text, action) {
-  return h("div.notice", { class: tone, role: tone === "bad" ? "alert" : "status" },
-    h("div", null, h("strong", null, title), " ", text), action);
+  return h(
+    "div.notice",
+    { class: tone, role: tone === "bad" ? "alert" : "status" },
+    h("div", null, h("strong", null, title), " ", text),
+    action,
+  );
 }
 
 /** The notice of a failed call. */

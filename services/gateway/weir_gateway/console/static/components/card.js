@@ -13,7 +13,12 @@ import { failure } from "./bits.js";
  */
 export function card(title, { span = 12, aside = null, bare = false } = {}, ...body) {
   const head = title && h("header", null, h("h2", null, title), aside && h("span.aside", null, aside));
-  return h(`section.card.span-${span}`, { "aria-label": title || null }, head, bare ? body : h("div.pad", null, body));
+  return h(
+    `section.card.span-${span}`,
+    { "aria-label": title || null },
+    head,
+    bare ? body : h("div.pad", null, body),
+  );
 }
 
 /** Draws the `data` of an answer's part into a box, or why it has none. */

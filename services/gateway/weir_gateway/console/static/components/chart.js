@@ -14,15 +14,34 @@ import { instant, UNKNOWN } from "../lib/format.js";
  * @param {AbortSignal} signal ends it
  * @returns {{element: HTMLElement, setData: (times: string[], series: object) => void}}
  */
-export function timeChart({ title, series, format, span = 6, height = 150, area = false, group, top = null }, signal) {
+export function timeChart(
+  { title, series, format, span = 6, height = 150, area = false, group, top = null },
+  signal,
+) {
   const canvasBox = h("div.plot");
   const values = series.map(() => h("span.value"));
   const when = h("span.aside");
-  const legend = h("ul.legend", null, series.map((one, index) => h("li", null,
-    h("span.swatch", { vars: { "--swatch": `var(--${one.color})` } }), one.label, values[index])));
+  const legend = h(
+    "ul.legend",
+    null,
+    series.map((one, index) =>
+      h(
+        "li",
+        null,
+        h("span.swatch", { vars: { "--swatch": `var(--${one.color})` } }),
+        one.label,
+        values[index],
+      ),
+    ),
+  );
   const figure = h("figure.chart", { tabIndex: 0, role: "img", "aria-label": title }, canvasBox);
-  const element = h(`section.card.span-${span}`, { "aria-label": title },
-    h("header", null, h("h2", null, title), when), legend, h("div.pad", null, figure));
+  const element = h(
+    `section.card.span-${span}`,
+    { "aria-label": title },
+    h("header", null, h("h2", null, title), when),
+    legend,
+    h("div.pad", null, figure),
+  );
 
   let data = [[], ...series.map(() => [])];
   let plot = null;
@@ -30,14 +49,35 @@ export function timeChart({ title, series, format, span = 6, height = 150, area 
 
   function readOut(index) {
     const at = index ?? lastKnown(data);
-    series.forEach((one, which) => setText(values[which], at === null ? UNKNOWN : format(data[which + 1][at])));
-    setText(when, index === null || index === undefined || !data[0].length ? "" : instant(new Date(data[0][index] * 1000).toISOString()));
+    series.forEach((one, which) =>
+      setText(values[which], at === null ? UNKNOWN : format(data[which + 1][at])),
+    );
+    setText(
+      when,
+      index === null || index === undefined || !data[0].length
+        ? ""
+        : instant(new Date(data[0][index] * 1000).toISOString()),
+    );
   }
 
   function build() {
     plot?.destroy();
     fill(canvasBox);
-    plot = new uPlot(optionsOf({ axisLength: () => length, series, format, height, area, group, top, width: canvasBox.clientWidth || 300, readOut }), data, canvasBox);
+    plot = new uPlot(
+      optionsOf({
+        axisLength: () => length,
+        series,
+        format,
+        height,
+        area,
+        group,
+        top,
+        width: canvasBox.clientWidth || 300,
+        readOut,
+      }),
+      data,
+      canvasBox,
+    );
   }
 
   const sizes = new ResizeObserver(() => plot?.setSize({ width: canvasBox.clientWidth, height }));
@@ -47,35 +87,65 @@ export function timeChart({ title, series, format, span = 6, height = 150, area 
     sizes.observe(canvasBox);
   });
   onTheme(build, signal);
-  signal.addEventListener("abort", () => { sizes.disconnect(); plot?.destroy(); });
-  figure.addEventListener("keydown", (event) => walk(event, plot, data, () => announce(spoken(when, series, values))));
-  figure.addEventListener("blur", () => { plot?.setCursor({ left: -10, top: -10 }); });
+  signal.addEventListener("abort", () => {
+    sizes.disconnect();
+    plot?.destroy();
+  });
+  figure.addEventListener("keydown", (event) =>
+    walk(event, plot, data, () => announce(spoken(when, series, values))),
+  );
+  figure.addEventListener("blur", () => {
+    plot?.setCursor({ left: -10, top: -10 });
+  });
 
   return {
     element,
     /** Shows columns over times; with `seconds` the axis has that length, whatever is known. */
     setData(times, columns, seconds = 0) {
       length = seconds;
-      data = [times.map((text) => Date.parse(text) / 1000), ...series.map((one) => columns[one.key] ?? times.map(() => null))];
+      data = [
+        times.map((text) => Date.parse(text) / 1000),
+        ...series.map((one) => columns[one.key] ?? times.map(() => null)),
+      ];
       plot?.setData(data);
       if (!plot || plot.cursor.idx === null || plot.cursor.idx === undefined) readOut(null);
-      figure.setAttribute("aria-label", `${title}. ${summary(series, data, format)} Use the arrow keys to walk along it.`);
+      figure.setAttribute(
+        "aria-label",
+        `${title}. ${summary(series, data, format)} Use the arrow keys to walk along it.`,
+      );
     },
   };
 }
 
 function optionsOf({ axisLength, series, format, height, area, group, top, width, readOut }) {
   const [ink, line] = [color("ink-3"), color("line")];
-  const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px Inter, system-ui, sans-serif" };
+  const axis = {
+    stroke: ink,
+    grid: { stroke: line, width: 1 },
+    ticks: { show: false },
+    font: "11px Inter, system-ui, sans-serif",
+  };
   return {
     width,
     height,
     padding: [8, 8, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { size: 7 }, sync: group ? { key: group } : undefined },
-    scales: { x: { time: true, range: (_, low, high) => [axisLength() && high !== null ? high - axisLength() : low, high] }, y: { range: (_, low, high) => rangeOf(high, top) } },
+    scales: {
+      x: {
+        time: true,
+        range: (_, low, high) => [axisLength() && high !== null ? high - axisLength() : low, high],
+      },
+      y: { range: (_, low, high) => rangeOf(high, top) },
+    },
     axes: [
-      { ...axis, grid: { show: false }, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => clockOf(tick, ticks)) },
+      {
+        ...axis,
+        grid: { show: false },
+        size: 26,
+        space: 70,
+        values: (_, ticks) => ticks.map((tick) => clockOf(tick, ticks)),
+      },
       { ...axis, size: 58, space: 34, gap: 6, values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [{}, ...series.map((one) => seriesOptions(one, area))],
@@ -119,13 +189,18 @@ function walk(event, plot, data, said) {
   said();
 }
 
-const spoken = (when, series, values) => `${when.textContent}: ${series.map((one, index) => `${one.label} ${values[index].textContent}`).join(", ")}`;
+const spoken = (when, series, values) =>
+  `${when.textContent}: ${series.map((one, index) => `${one.label} ${values[index].textContent}`).join(", ")}`;
 
 function summary(series, data, format) {
   const at = lastKnown(data);
   if (at === null) return "Nothing known yet.";
-  return `${series.map((one, index) => {
-    const known = data[index + 1].filter((value) => value !== null && value !== undefined);
-    return known.length ? `${one.label}: last ${format(known.at(-1))}, highest ${format(Math.max(...known))}` : `${one.label}: unknown`;
-  }).join("; ")}.`;
+  return `${series
+    .map((one, index) => {
+      const known = data[index + 1].filter((value) => value !== null && value !== undefined);
+      return known.length
+        ? `${one.label}: last ${format(known.at(-1))}, highest ${format(Math.max(...known))}`
+        : `${one.label}: unknown`;
+    })
+    .join("; ")}.`;
 }

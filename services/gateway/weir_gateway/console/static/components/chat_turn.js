@@ -8,7 +8,13 @@ import { failure } from "./bits.js";
 export function chatTurn(role, said) {
   const text = h("div.text", null, said);
   const under = h("div.pace");
-  const element = h(`div.turn.${role}`, null, h("div.who", null, role === "user" ? "You" : "Model"), text, under);
+  const element = h(
+    `div.turn.${role}`,
+    null,
+    h("div.who", null, role === "user" ? "You" : "Model"),
+    text,
+    under,
+  );
   let finish = "";
   if (role === "assistant") element.classList.add("writing");
 
@@ -37,9 +43,14 @@ export function chatTurn(role, said) {
 
 function paceWords({ ttft, itl, itl95, took, usage, requestId }, finish) {
   const parts = [
-    ["TTFT", duration(ttft)], ["ITL p50", duration(itl)], ["p95", duration(itl95)], ["took", duration(took)],
+    ["TTFT", duration(ttft)],
+    ["ITL p50", duration(itl)],
+    ["p95", duration(itl95)],
+    ["took", duration(took)],
     usage && ["tokens", `${count(usage.prompt_tokens)} + ${count(usage.completion_tokens)}`],
-    usage && usage.completion_tokens > 1 && took > ttft && ["speed", `${((usage.completion_tokens - 1) / (took - ttft)).toFixed(1)}/s`],
+    usage &&
+      usage.completion_tokens > 1 &&
+      took > ttft && ["speed", `${((usage.completion_tokens - 1) / (took - ttft)).toFixed(1)}/s`],
     finish && finish !== "stop" && ["ended by", finish],
   ].filter(Boolean);
   const figures = parts.map(([name, value]) => h("span", null, `${name} `, h("b", null, value)));

@@ -17,12 +17,28 @@ export async function copyText(text, what) {
 
 /** The text itself as a button that copies it. */
 export function copyable(text, what) {
-  return h("button.copy", { type: "button", title: `Copy ${what}`, "aria-label": `Copy ${what} ${text}`,
-    onclick: (event) => { event.stopPropagation(); copyText(text, what); } },
-    h("span.mono", null, text), icon("copy"));
+  return h(
+    "button.copy",
+    {
+      type: "button",
+      title: `Copy ${what}`,
+      "aria-label": `Copy ${what} ${text}`,
+      onclick: (event) => {
+        event.stopPropagation();
+        copyText(text, what);
+      },
+    },
+    h("span.mono", null, text),
+    icon("copy"),
+  );
 }
 
 /** A button that copies what `text()` gives. */
 export function copyButton(label, text, what = label) {
-  return h("button.button.small", { type: "button", onclick: () => copyText(text(), what) }, icon("copy"), label);
+  return h(
+    "button.button.small",
+    { type: "button", onclick: () => copyText(text(), what) },
+    icon("copy"),
+    label,
+  );
 }

@@ -20,7 +20,11 @@ const STATES = {
 export class KvMap {
   constructor(signal) {
     this.canvas = h("canvas", { tabIndex: 0, role: "img", "aria-label": "Map of KV blocks" });
-    this.read = h("div.kv-read", { role: "status" }, "Point at a block, or focus the map and use the arrow keys.");
+    this.read = h(
+      "div.kv-read",
+      { role: "status" },
+      "Point at a block, or focus the map and use the arrow keys.",
+    );
     this.legend = h("div");
     this.element = h("div.kv-figure", null, this.legend, this.canvas, this.read);
     this.at = null;
@@ -37,8 +41,13 @@ export class KvMap {
   /** Shows what a worker told. */
   show(blocks) {
     this.blocks = blocks;
-    const parts = Object.entries(blocks.states).map(([state, number]) => `${count(number)} ${state}`).join(", ");
-    this.canvas.setAttribute("aria-label", `Map of ${plural(blocks.total_blocks, "KV block")}: ${parts}. Use the arrow keys to read single blocks; the table tells the sums.`);
+    const parts = Object.entries(blocks.states)
+      .map(([state, number]) => `${count(number)} ${state}`)
+      .join(", ");
+    this.canvas.setAttribute(
+      "aria-label",
+      `Map of ${plural(blocks.total_blocks, "KV block")}: ${parts}. Use the arrow keys to read single blocks; the table tells the sums.`,
+    );
     this.#drawLegend();
     this.#draw();
   }
@@ -48,8 +57,33 @@ export class KvMap {
     const key = `${tenants}|${this.only}`;
     if (key === this.legendKey) return;
     this.legendKey = key;
-    fill(this.legend, h("div.legend", null, tenants.map((tenant) => h("button", { type: "button", "aria-pressed": String(this.only === tenant), title: `Show ${tenant} alone`, onclick: () => this.#focusOn(tenant) }, swatch(tenant), tenant)),
-      h("span.keys-of-states", null, Object.keys(STATES).map((state) => h("span", { class: `state-key ${state}`, title: STATES[state] }, state)))));
+    fill(
+      this.legend,
+      h(
+        "div.legend",
+        null,
+        tenants.map((tenant) =>
+          h(
+            "button",
+            {
+              type: "button",
+              "aria-pressed": String(this.only === tenant),
+              title: `Show ${tenant} alone`,
+              onclick: () => this.#focusOn(tenant),
+            },
+            swatch(tenant),
+            tenant,
+          ),
+        ),
+        h(
+          "span.keys-of-states",
+          null,
+          Object.keys(STATES).map((state) =>
+            h("span", { class: `state-key ${state}`, title: STATES[state] }, state),
+          ),
+        ),
+      ),
+    );
   }
 
   #focusOn(tenant) {
@@ -64,7 +98,11 @@ export class KvMap {
     const width = this.element.clientWidth;
     const total = Math.max(1, this.blocks.total_blocks);
     let size = 16;
-    while (size > 3 && Math.ceil(total / Math.max(1, Math.floor(width / (size + GAP)))) * (size + GAP) > MOST_HEIGHT) size -= 1;
+    while (
+      size > 3 &&
+      Math.ceil(total / Math.max(1, Math.floor(width / (size + GAP)))) * (size + GAP) > MOST_HEIGHT
+    )
+      size -= 1;
     const columns = Math.max(1, Math.floor(width / (size + GAP)));
     return { width, size, columns, height: Math.ceil(total / columns) * (size + GAP) };
   }
@@ -81,14 +119,23 @@ export class KvMap {
     pen.scale(ratio, ratio);
     const colors = this.#colors();
     for (const run of this.blocks.runs) {
-      for (let block = run.first; block < run.first + run.blocks; block += 1) this.#square(pen, colors, run, block);
+      for (let block = run.first; block < run.first + run.blocks; block += 1)
+        this.#square(pen, colors, run, block);
     }
     if (this.at !== null) this.#outline(pen, colors.ink);
   }
 
   #colors() {
-    const names = Object.fromEntries(this.blocks.owners.map(({ tenant }) => [tenant, color(tenant ? seriesOf(tenant) : "ink-3")]));
-    return { of: names, free: color("sunken"), line: color("line-strong"), ink: color("ink"), bad: color("bad") };
+    const names = Object.fromEntries(
+      this.blocks.owners.map(({ tenant }) => [tenant, color(tenant ? seriesOf(tenant) : "ink-3")]),
+    );
+    return {
+      of: names,
+      free: color("sunken"),
+      line: color("line-strong"),
+      ink: color("ink"),
+      bad: color("bad"),
+    };
   }
 
   #square(pen, colors, run, block) {
@@ -110,7 +157,12 @@ export class KvMap {
     const { size, columns } = this.layout;
     pen.strokeStyle = ink;
     pen.lineWidth = 2;
-    pen.strokeRect((this.at % columns) * (size + GAP), Math.floor(this.at / columns) * (size + GAP), size, size);
+    pen.strokeRect(
+      (this.at % columns) * (size + GAP),
+      Math.floor(this.at / columns) * (size + GAP),
+      size,
+      size,
+    );
   }
 
   #point(event) {
@@ -122,7 +174,14 @@ export class KvMap {
   }
 
   #key(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.layout?.columns, ArrowDown: this.layout?.columns, Home: -1e9, End: 1e9 }[event.key];
+    const step = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: -this.layout?.columns,
+      ArrowDown: this.layout?.columns,
+      Home: -1e9,
+      End: 1e9,
+    }[event.key];
     if (!step || !this.blocks) return;
     event.preventDefault();
     this.#mark(Math.min(this.blocks.total_blocks - 1, Math.max(0, (this.at ?? (step > 0 ? -1 : 0)) + step)));
@@ -132,7 +191,10 @@ export class KvMap {
   #mark(block) {
     if (block === this.at) return;
     this.at = block;
-    setText(this.read, block === null ? "Point at a block, or focus the map and use the arrow keys." : this.#wordsOf(block));
+    setText(
+      this.read,
+      block === null ? "Point at a block, or focus the map and use the arrow keys." : this.#wordsOf(block),
+    );
     this.#draw();
   }
 

@@ -12,14 +12,25 @@ const NUMBERS = [
 
 /** The form; `values()` gives the fields of a chat request, and `system`. */
 export function parameterForm(models) {
-  const model = h("select.select", null, models.map(({ id }) => h("option", { value: id }, id)));
+  const model = h(
+    "select.select",
+    null,
+    models.map(({ id }) => h("option", { value: id }, id)),
+  );
   const system = h("textarea.field", { rows: 2 });
   const stop = h("input.field", { placeholder: "Sequences with commas" });
-  const numbers = Object.fromEntries(NUMBERS.map(([key, , bounds]) => [key, h("input.field", { type: "number", inputMode: "decimal", placeholder: "server's default", ...bounds })]));
+  const numbers = Object.fromEntries(
+    NUMBERS.map(([key, , bounds]) => [
+      key,
+      h("input.field", { type: "number", inputMode: "decimal", placeholder: "server's default", ...bounds }),
+    ]),
+  );
   const hint = h("span.muted");
 
   function chosen() {
-    const { max_model_len: longest, default_max_new_tokens: most } = models.find(({ id }) => id === model.value);
+    const { max_model_len: longest, default_max_new_tokens: most } = models.find(
+      ({ id }) => id === model.value,
+    );
     numbers.max_tokens.max = longest ?? "";
     if (most) numbers.max_tokens.value = Math.min(most, 512);
     hint.textContent = longest ? `Context of ${longest.toLocaleString("en-US")} tokens` : "";
@@ -27,14 +38,33 @@ export function parameterForm(models) {
 
   model.addEventListener("change", chosen);
   chosen();
-  const element = h("div.parameters", null, labelled("Model", model), hint, labelled("System message", system),
-    NUMBERS.map(([key, label]) => labelled(label, numbers[key])), labelled("Stop", stop));
+  const element = h(
+    "div.parameters",
+    null,
+    labelled("Model", model),
+    hint,
+    labelled("System message", system),
+    NUMBERS.map(([key, label]) => labelled(label, numbers[key])),
+    labelled("Stop", stop),
+  );
   return {
     element,
     values() {
-      const given = Object.fromEntries(Object.entries(numbers).filter(([, field]) => field.value !== "" && field.validity.valid).map(([key, field]) => [key, Number(field.value)]));
-      const stops = stop.value.split(",").map((each) => each.trim()).filter(Boolean);
-      return { model: model.value, system: system.value.trim(), ...given, ...(stops.length ? { stop: stops } : {}) };
+      const given = Object.fromEntries(
+        Object.entries(numbers)
+          .filter(([, field]) => field.value !== "" && field.validity.valid)
+          .map(([key, field]) => [key, Number(field.value)]),
+      );
+      const stops = stop.value
+        .split(",")
+        .map((each) => each.trim())
+        .filter(Boolean);
+      return {
+        model: model.value,
+        system: system.value.trim(),
+        ...given,
+        ...(stops.length ? { stop: stops } : {}),
+      };
     },
   };
 }

@@ -3,7 +3,14 @@
 import { words } from "../lib/format.js";
 import { badge } from "./bits.js";
 
-const TONES = { ok: "good", cancelled: "", client_gone: "", quota_stopped: "warn", shed: "warn", expired: "warn" };
+const TONES = {
+  ok: "good",
+  cancelled: "",
+  client_gone: "",
+  quota_stopped: "warn",
+  shed: "warn",
+  expired: "warn",
+};
 
 /** The badge of a request's summary. */
 export function stateBadge({ state, outcome, reason }) {

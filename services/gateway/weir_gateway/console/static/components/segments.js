@@ -11,13 +11,20 @@ import { h } from "../lib/dom.js";
  * @param {(value: string) => void} onChoose
  */
 export function segments(label, options, value, onChoose) {
-  const buttons = options.map(([option, text]) => h("button", {
-    type: "button",
-    "aria-pressed": String(option === value),
-    onclick: () => {
-      for (const [index, button] of buttons.entries()) button.setAttribute("aria-pressed", String(options[index][0] === option));
-      onChoose(option);
-    },
-  }, text));
+  const buttons = options.map(([option, text]) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(option === value),
+        onclick: () => {
+          for (const [index, button] of buttons.entries())
+            button.setAttribute("aria-pressed", String(options[index][0] === option));
+          onChoose(option);
+        },
+      },
+      text,
+    ),
+  );
   return h("div.segments", { role: "group", "aria-label": label }, buttons);
 }

@@ -10,7 +10,11 @@ import { h, setText } from "../lib/dom.js";
  */
 export function stats(names) {
   const parts = new Map(names.map(([key, label]) => [key, stat(label)]));
-  const element = h("dl.stats", null, [...parts.values()].map((part) => part.element));
+  const element = h(
+    "dl.stats",
+    null,
+    [...parts.values()].map((part) => part.element),
+  );
   return { element, set: (key, ...values) => parts.get(key).set(...values) };
 }
 

@@ -30,7 +30,13 @@ export class Table {
     this.body = h("tbody");
     this.foot = h("tfoot");
     this.headRow = h("tr");
-    this.table = h("table", { "aria-label": options.label }, h("thead", null, this.headRow), this.body, this.foot);
+    this.table = h(
+      "table",
+      { "aria-label": options.label },
+      h("thead", null, this.headRow),
+      this.body,
+      this.foot,
+    );
     this.nothing = h("div", { hidden: true });
     this.element = h("div.table-wrap", { tabIndex: -1 }, this.table, this.nothing);
     this.above = spacer(options.columns.length);
@@ -63,13 +69,16 @@ export class Table {
   }
 
   #drawHead() {
-    fill(this.headRow, this.options.columns.map((column) => {
-      const sorted = this.sort?.key === column.key && (this.sort.down ? "descending" : "ascending");
-      const text = column.value
-        ? h("button", { type: "button", onclick: () => this.#sortBy(column) }, column.label)
-        : column.label;
-      return h("th", { scope: "col", class: classOf(column), "aria-sort": sorted || null }, text);
-    }));
+    fill(
+      this.headRow,
+      this.options.columns.map((column) => {
+        const sorted = this.sort?.key === column.key && (this.sort.down ? "descending" : "ascending");
+        const text = column.value
+          ? h("button", { type: "button", onclick: () => this.#sortBy(column) }, column.label)
+          : column.label;
+        return h("th", { scope: "col", class: classOf(column), "aria-sort": sorted || null }, text);
+      }),
+    );
   }
 
   #sortBy(column) {
@@ -110,7 +119,11 @@ export class Table {
   }
 
   #newRow(row) {
-    const element = h("tr", null, this.options.columns.map((column) => h("td", { class: classOf(column) })));
+    const element = h(
+      "tr",
+      null,
+      this.options.columns.map((column) => h("td", { class: classOf(column) })),
+    );
     const path = this.options.open?.(row);
     if (path) {
       element.classList.add("opens");
@@ -151,7 +164,8 @@ export class Table {
       const top = index * ROW;
       const { scrollTop, clientHeight } = this.element;
       if (top < scrollTop) this.element.scrollTop = top;
-      else if (top + 2 * ROW > scrollTop + clientHeight) this.element.scrollTop = top + 2 * ROW - clientHeight;
+      else if (top + 2 * ROW > scrollTop + clientHeight)
+        this.element.scrollTop = top + 2 * ROW - clientHeight;
       this.#draw();
     }
     this.drawn.get(this.options.rowKey(this.rows[index]))?.focus();
@@ -172,7 +186,11 @@ function spacer(columns) {
   return { element: h("tr", { "aria-hidden": "true" }, cell), style: cell.style };
 }
 
-const classOf = (column) => ["number", "wide", "wrap"].filter((name) => column[name]).concat(column.low ? `low-${column.low}` : []).join(" ");
+const classOf = (column) =>
+  ["number", "wide", "wrap"]
+    .filter((name) => column[name])
+    .concat(column.low ? `low-${column.low}` : [])
+    .join(" ");
 
 function go(path) {
   document.dispatchEvent(new CustomEvent("weir:go", { detail: path }));
@@ -180,12 +198,26 @@ function go(path) {
 
 /** A small table of cells as they are. A head begins with `#`: numbers; `~`: not on a phone. */
 export function plainTable(label, heads, rows) {
-  const classes = heads.map((text) => `${/^~?#/.test(text) ? "number" : ""} ${text.startsWith("~") ? "low-2" : ""}`);
-  const body = rows.map((cells) => h("tr", null, cells.map((cell, index) => {
-    const element = h("td", { class: classes[index] });
-    append(element, [cell]);
-    return element;
-  })));
-  const head = heads.map((text, index) => h("th", { scope: "col", class: classes[index] }, text.replace(/^[~#]+/, "")));
-  return h("div.table-wrap", null, h("table", { "aria-label": label }, h("thead", null, h("tr", null, head)), h("tbody", null, body)));
+  const classes = heads.map(
+    (text) => `${/^~?#/.test(text) ? "number" : ""} ${text.startsWith("~") ? "low-2" : ""}`,
+  );
+  const body = rows.map((cells) =>
+    h(
+      "tr",
+      null,
+      cells.map((cell, index) => {
+        const element = h("td", { class: classes[index] });
+        append(element, [cell]);
+        return element;
+      }),
+    ),
+  );
+  const head = heads.map((text, index) =>
+    h("th", { scope: "col", class: classes[index] }, text.replace(/^[~#]+/, "")),
+  );
+  return h(
+    "div.table-wrap",
+    null,
+    h("table", { "aria-label": label }, h("thead", null, h("tr", null, head)), h("tbody", null, body)),
+  );
 }

@@ -8,8 +8,18 @@ import { empty, failure, named } from "./bits.js";
 import { segments } from "./segments.js";
 import { plainTable } from "./table.js";
 
-const RANGES = [["1", "Today"], ["7", "7 days"], ["30", "30 days"]];
-const SPLITS = [["model", "Model"], ["user", "User"], ["key", "Key"], ["day", "Day"], ["hour", "Hour"]];
+const RANGES = [
+  ["1", "Today"],
+  ["7", "7 days"],
+  ["30", "30 days"],
+];
+const SPLITS = [
+  ["model", "Model"],
+  ["user", "User"],
+  ["key", "Key"],
+  ["day", "Day"],
+  ["hour", "Hour"],
+];
 
 /** The panel as a card. */
 export function usagePanel(tenant, query, signal) {
@@ -19,7 +29,11 @@ export function usagePanel(tenant, query, signal) {
 
   async function read() {
     try {
-      const answer = await get(pathOf("tenants", tenant, "usage"), { by, from_time: fromTime(Number(days)) }, signal);
+      const answer = await get(
+        pathOf("tenants", tenant, "usage"),
+        { by, from_time: fromTime(Number(days)) },
+        signal,
+      );
       draw(box, answer, by);
     } catch (error) {
       if (!signal.aborted) fill(box, failure(error, read));
@@ -32,13 +46,32 @@ export function usagePanel(tenant, query, signal) {
   }
 
   read();
-  return h("section.card", { "aria-label": "Use" },
-    h("header", null, h("h2", null, "Use"), h("span.aside.filters", null,
-      segments("Range", RANGES, days, (value) => { days = value; choose({ days: value }); }),
-      segments("Split by", SPLITS, by, (value) => { by = value; choose({ by: value }); }))), box);
+  return h(
+    "section.card",
+    { "aria-label": "Use" },
+    h(
+      "header",
+      null,
+      h("h2", null, "Use"),
+      h(
+        "span.aside.filters",
+        null,
+        segments("Range", RANGES, days, (value) => {
+          days = value;
+          choose({ days: value });
+        }),
+        segments("Split by", SPLITS, by, (value) => {
+          by = value;
+          choose({ by: value });
+        }),
+      ),
+    ),
+    box,
+  );
 }
 
-const pick = (options, value, otherwise) => (options.some(([option]) => option === value) ? value : otherwise);
+const pick = (options, value, otherwise) =>
+  options.some(([option]) => option === value) ? value : otherwise;
 
 /** Midnight (UTC, as the ledger's windows are) so many days ago. */
 function fromTime(days) {
@@ -49,11 +82,50 @@ function fromTime(days) {
 }
 
 function draw(box, { total, rows }, by) {
-  if (!rows.length) return fill(box, empty("No use in this range", "What is charged shows here within seconds of a request's end.", "weir ledger usage"));
-  const cells = (use) => [count(use.requests), count(use.prompt_tokens), count(use.cached_prompt_tokens), count(use.completion_tokens), count(use.total_tokens), money(use.amount)];
-  const name = (row) => (by === "day" || by === "hour" ? instant(row.time) : by === "model" ? named(row.model) : row[by] || "–");
-  const heads = [SPLITS.find(([value]) => value === by)[1], "#Requests", "#Prompt", "#of it cached", "#Output", "#Tokens", "#Cost"];
-  const table = plainTable("Use", heads, rows.map((row) => [name(row), ...cells(row)]));
-  table.querySelector("table").append(h("tfoot", null, h("tr", { data: { total: "usage" } }, h("td", null, "Total"), cells(total).map((text) => h("td.number", null, text)))));
+  if (!rows.length)
+    return fill(
+      box,
+      empty(
+        "No use in this range",
+        "What is charged shows here within seconds of a request's end.",
+        "weir ledger usage",
+      ),
+    );
+  const cells = (use) => [
+    count(use.requests),
+    count(use.prompt_tokens),
+    count(use.cached_prompt_tokens),
+    count(use.completion_tokens),
+    count(use.total_tokens),
+    money(use.amount),
+  ];
+  const name = (row) =>
+    by === "day" || by === "hour" ? instant(row.time) : by === "model" ? named(row.model) : row[by] || "–";
+  const heads = [
+    SPLITS.find(([value]) => value === by)[1],
+    "#Requests",
+    "#Prompt",
+    "#of it cached",
+    "#Output",
+    "#Tokens",
+    "#Cost",
+  ];
+  const table = plainTable(
+    "Use",
+    heads,
+    rows.map((row) => [name(row), ...cells(row)]),
+  );
+  table.querySelector("table").append(
+    h(
+      "tfoot",
+      null,
+      h(
+        "tr",
+        { data: { total: "usage" } },
+        h("td", null, "Total"),
+        cells(total).map((text) => h("td.number", null, text)),
+      ),
+    ),
+  );
   return fill(box, table);
 }

@@ -25,7 +25,9 @@ export const changeHeaders = () => ({ "x-weir-csrf": csrf });
 
 /** Path with a query; empty values are left out. */
 export function withQuery(path, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const given = Object.entries(query).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined,
+  );
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 
@@ -60,9 +62,10 @@ async function send(url, options) {
     return await fetch(url, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    const message = error.name === "TimeoutError"
-      ? `The gateway did not answer within ${TIMEOUT_MS / 1000} s. Look at its log, or try again.`
-      : "The gateway cannot be reached. Is it running, and is the network up? This page goes on trying.";
+    const message =
+      error.name === "TimeoutError"
+        ? `The gateway did not answer within ${TIMEOUT_MS / 1000} s. Look at its log, or try again.`
+        : "The gateway cannot be reached. Is it running, and is the network up? This page goes on trying.";
     throw new ApiError(0, { message, reason: "UNREACHABLE" });
   }
 }
@@ -74,6 +77,10 @@ export async function errorOf(response) {
     const { error } = await response.json();
     return new ApiError(response.status, error, retryAfter);
   } catch {
-    return new ApiError(response.status, { message: `The gateway answered ${response.status} without saying why.` }, retryAfter);
+    return new ApiError(
+      response.status,
+      { message: `The gateway answered ${response.status} without saying why.` },
+      retryAfter,
+    );
   }
 }

@@ -15,11 +15,21 @@ import { errorOf } from "./api.js";
  */
 export async function chat(url, headers, body, onPiece, signal) {
   const pace = new Pace();
-  const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body), signal });
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(body),
+    signal,
+  });
   pace.requestId = response.headers.get("x-request-id") ?? "";
   if (!response.ok) throw Object.assign(await errorOf(response), { requestId: pace.requestId });
   for await (const chunk of chunksOf(response)) {
-    if (chunk.error) throw Object.assign(new Error(chunk.error.message), { status: response.status, reason: chunk.error.reason ?? chunk.error.code, requestId: pace.requestId });
+    if (chunk.error)
+      throw Object.assign(new Error(chunk.error.message), {
+        status: response.status,
+        reason: chunk.error.reason ?? chunk.error.code,
+        requestId: pace.requestId,
+      });
     if (chunk.usage) pace.usage = chunk.usage;
     const choice = chunk.choices?.[0];
     if (choice?.delta?.content) {
@@ -45,7 +55,10 @@ class Pace {
   }
 
   summary() {
-    const gaps = this.times.slice(1).map((time, index) => (time - this.times[index]) / 1000).sort((a, b) => a - b);
+    const gaps = this.times
+      .slice(1)
+      .map((time, index) => (time - this.times[index]) / 1000)
+      .sort((a, b) => a - b);
     return {
       ttft: this.times.length ? (this.times[0] - this.begin) / 1000 : null,
       took: (performance.now() - this.begin) / 1000,

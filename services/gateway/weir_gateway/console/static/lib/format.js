@@ -3,7 +3,12 @@
 export const UNKNOWN = "–";
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
 const day = new Intl.DateTimeFormat(undefined, { day: "2-digit", month: "short" });
 
 export const isKnown = (value) => value !== null && value !== undefined && !Number.isNaN(value);
@@ -45,7 +50,8 @@ export function durationParts(seconds) {
   if (size < 0.01) return [(seconds * 1e3).toFixed(1), "ms"];
   if (size < 1) return [(seconds * 1e3).toFixed(0), "ms"];
   if (size < 100) return [seconds.toFixed(size < 10 ? 2 : 1), "s"];
-  if (size < 7200) return [`${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`, "min"];
+  if (size < 7200)
+    return [`${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`, "min"];
   if (size < 172800) return [(seconds / 3600).toFixed(1), "h"];
   return [(seconds / 86400).toFixed(1), "d"];
 }
@@ -92,6 +98,9 @@ export function quantity(value, unit, { rough = false } = {}) {
 
 /** `QUEUE_REASON` and `running_out` as words. */
 export const words = (name) => (name ? String(name).toLowerCase().replaceAll("_", " ") : UNKNOWN);
+
+/** The end of an id: ids that were made one after the other begin alike. */
+export const shortId = (id) => (id.length > 12 ? `…${id.slice(-10)}` : id);
 
 /** One or several of something: `3 workers`. */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

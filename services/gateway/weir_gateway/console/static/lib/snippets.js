@@ -7,7 +7,7 @@ export function curl(origin, body) {
   return [
     `curl -sN ${origin}/v1/chat/completions \\`,
     `  -H "authorization: Bearer $${KEY}" \\`,
-    "  -H \"content-type: application/json\" \\",
+    '  -H "content-type: application/json" \\',
     `  -d ${shellQuoted(JSON.stringify(body, null, 2))}`,
   ].join("\n");
 }
@@ -24,14 +24,17 @@ export function python(origin, body) {
     `client = OpenAI(base_url=${literal(`${origin}/v1`)}, api_key=os.environ["${KEY}"])`,
     "stream = client.chat.completions.create(",
     `    model=${literal(model)},`,
-    `    messages=${listOf(messages.map(({ role, content }) => `{"role": ${literal(role)}, "content": ${literal(content)}}`), "    ")},`,
+    `    messages=${listOf(
+      messages.map(({ role, content }) => `{"role": ${literal(role)}, "content": ${literal(content)}}`),
+      "    ",
+    )},`,
     ...Object.entries(rest).map(([name, value]) => `    ${name}=${literal(value)},`),
-    "    stream_options={\"include_usage\": True},",
+    '    stream_options={"include_usage": True},',
     ...extra,
     ")",
     "for chunk in stream:",
     "    if chunk.choices:",
-    "        print(chunk.choices[0].delta.content or \"\", end=\"\", flush=True)",
+    '        print(chunk.choices[0].delta.content or "", end="", flush=True)',
     "print()",
   ].join("\n");
 }
@@ -39,8 +42,12 @@ export function python(origin, body) {
 /** As Python with the generated gRPC stubs. */
 export function grpc(host, body, encrypted) {
   const { messages, model, max_tokens: most, temperature, top_p: topP, top_k: topK, seed, stop } = body;
-  const sampling = Object.entries({ temperature, top_p: topP, top_k: topK, seed, stop }).filter(([, value]) => value !== undefined);
-  const channel = encrypted ? "grpc.secure_channel(target, grpc.ssl_channel_credentials())" : "grpc.insecure_channel(target)";
+  const sampling = Object.entries({ temperature, top_p: topP, top_k: topK, seed, stop }).filter(
+    ([, value]) => value !== undefined,
+  );
+  const channel = encrypted
+    ? "grpc.secure_channel(target, grpc.ssl_channel_credentials())"
+    : "grpc.insecure_channel(target)";
   return [
     "import os",
     "",
@@ -53,7 +60,12 @@ export function grpc(host, body, encrypted) {
     "request = wire.GenerateRequest(",
     `    model=${literal(model)},`,
     "    chat=wire.ChatInput(",
-    `        messages=${listOf(messages.map(({ role, content }) => `wire.ChatMessage(role=${literal(role)}, content=${literal(content)})`), "        ")}`,
+    `        messages=${listOf(
+      messages.map(
+        ({ role, content }) => `wire.ChatMessage(role=${literal(role)}, content=${literal(content)})`,
+      ),
+      "        ",
+    )}`,
     "    ),",
     `    max_new_tokens=${most ?? 512},`,
     `    sampling=SamplingParams(${sampling.map(([name, value]) => `${name}=${literal(value)}`).join(", ")}),`,
@@ -62,7 +74,7 @@ export function grpc(host, body, encrypted) {
     `metadata = [("authorization", f"Bearer {os.environ['${KEY}']}")]`,
     `with ${channel} as channel:`,
     "    for response in InferenceServiceStub(channel).Generate(request, metadata=metadata):",
-    "        print(response.delta.text, end=\"\", flush=True)",
+    '        print(response.delta.text, end="", flush=True)',
     "print()",
   ].join("\n");
 }

@@ -30,10 +30,38 @@ export async function open(root, { signal }) {
 
   function draw(audited) {
     more.hidden = !token;
-    if (!audited) return fill(box, empty("No trail is kept", "Changes are kept with the directory in a database; from a file they are in the gateway's log alone.", "export WEIR_GATEWAY__DATABASE_URL=sqlite:////var/lib/weir/directory.db"));
-    if (!events.length) return fill(box, empty("Nothing was changed yet", "Changes by the console, the API and the CLI show here.", "weir admin audit"));
-    return fill(box, plainTable("Audit trail", ["When", "Who", "What", "Object", "#Directory version"], events.map((event) => [
-      time(event.time), event.actor, event.action, h("span.mono", null, event.object), count(event.directory_version)])));
+    if (!audited)
+      return fill(
+        box,
+        empty(
+          "No trail is kept",
+          "Changes are kept with the directory in a database; from a file they are in the gateway's log alone.",
+          "export WEIR_GATEWAY__DATABASE_URL=sqlite:////var/lib/weir/directory.db",
+        ),
+      );
+    if (!events.length)
+      return fill(
+        box,
+        empty(
+          "Nothing was changed yet",
+          "Changes by the console, the API and the CLI show here.",
+          "weir admin audit",
+        ),
+      );
+    return fill(
+      box,
+      plainTable(
+        "Audit trail",
+        ["When", "Who", "What", "Object", "#Directory version"],
+        events.map((event) => [
+          time(event.time),
+          event.actor,
+          event.action,
+          h("span.mono", null, event.object),
+          count(event.directory_version),
+        ]),
+      ),
+    );
   }
 
   await read();

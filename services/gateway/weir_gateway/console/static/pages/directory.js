@@ -35,21 +35,66 @@ export function open(root, { signal }) {
 
 function draw(body, directory) {
   const kinds = ["tenants", "users", "keys", "plans", "models", "pools"];
-  const figures = stats([["source", "Kept in a"], ...kinds.map((kind) => [kind, kind[0].toUpperCase() + kind.slice(1)])]);
+  const figures = stats([
+    ["source", "Kept in a"],
+    ...kinds.map((kind) => [kind, kind[0].toUpperCase() + kind.slice(1)]),
+  ]);
   figures.set("source", directory.source, "", `version ${directory.version}`);
   for (const kind of kinds) figures.set(kind, count(directory.counts[kind]));
-  fill(body, figures.element,
+  fill(
+    body,
+    figures.element,
     card("Models", { bare: true }, modelTable(directory.models)),
-    h("div.grid", null, directory.plans.map((plan) => card(`Plan ${plan.id}`, { span: 6 }, limitList(plan.limits), policyOf(plan.policy)))),
-    h("div.grid", null, card("Limits of the whole cluster", { span: 6 }, limitList(directory.cluster_limits)),
-      card("Pools", { span: 6 }, directory.pools.length ? directory.pools.map(poolView) : h("p.muted", null, "None is configured: every model has one of its own."))));
+    h(
+      "div.grid",
+      null,
+      directory.plans.map((plan) =>
+        card(`Plan ${plan.id}`, { span: 6 }, limitList(plan.limits), policyOf(plan.policy)),
+      ),
+    ),
+    h(
+      "div.grid",
+      null,
+      card("Limits of the whole cluster", { span: 6 }, limitList(directory.cluster_limits)),
+      card(
+        "Pools",
+        { span: 6 },
+        directory.pools.length
+          ? directory.pools.map(poolView)
+          : h("p.muted", null, "None is configured: every model has one of its own."),
+      ),
+    ),
+  );
 }
 
 function modelTable(models) {
-  if (!models.length) return empty("No model", "Nothing can be served until the directory has a model.", "weir models served put MODEL");
-  return plainTable("Models", ["Model", "Aliases", "Versions by weight", "Pool", "#Longest context", "#In, per M tokens", "#Cached", "#Out"], models.map((model) => [
-    model.name, model.aliases?.join(", ") || UNKNOWN, model.versions.map(({ version, weight }) => `${version}: ${weight}`).join(", "), model.pool || "own",
-    count(model.max_context_tokens), ...["input", "cached_input", "output"].map((kind) => perMillion(model.price?.[kind]))]));
+  if (!models.length)
+    return empty(
+      "No model",
+      "Nothing can be served until the directory has a model.",
+      "weir models served put MODEL",
+    );
+  return plainTable(
+    "Models",
+    [
+      "Model",
+      "Aliases",
+      "Versions by weight",
+      "Pool",
+      "#Longest context",
+      "#In, per M tokens",
+      "#Cached",
+      "#Out",
+    ],
+    models.map((model) => [
+      model.name,
+      model.aliases?.join(", ") || UNKNOWN,
+      model.versions.map(({ version, weight }) => `${version}: ${weight}`).join(", "),
+      model.pool || "own",
+      count(model.max_context_tokens),
+      ...["input", "cached_input", "output"].map((kind) => perMillion(model.price?.[kind])),
+    ]),
+  );
 }
 
 /** Prices are of a token; people compare those of a million. */
@@ -57,17 +102,36 @@ const perMillion = (price) => (price ? short(Number(price) * 1e6) : UNKNOWN);
 
 function limitList(limits) {
   if (!limits?.length) return h("p.muted", null, "No limit.");
-  return facts(limits.map((limit) => [h("span.mono", null, limit.id), [limit.text.replace(/\d{4,}/g, (digits) => count(Number(digits))), " ", limit.shadow && badge("shadow")]]));
+  return facts(
+    limits.map((limit) => [
+      h("span.mono", null, limit.id),
+      [
+        limit.text.replace(/\d{4,}/g, (digits) => count(Number(digits))),
+        " ",
+        limit.shadow && badge("shadow"),
+      ],
+    ]),
+  );
 }
 
 function policyOf(policy) {
   const entries = flat(policy ?? {});
   if (!entries.length) return null;
-  return h("div.policy", null, h("h3", null, "Policy"), facts(entries.map(([name, value]) => [words(name), value])));
+  return h(
+    "div.policy",
+    null,
+    h("h3", null, "Policy"),
+    facts(entries.map(([name, value]) => [words(name), value])),
+  );
 }
 
 function poolView({ name, ...rest }) {
-  return h("div.policy", null, h("h3", null, name), facts(flat(rest).map(([key, value]) => [words(key), value])));
+  return h(
+    "div.policy",
+    null,
+    h("h3", null, name),
+    facts(flat(rest).map(([key, value]) => [words(key), value])),
+  );
 }
 
 /** Nested settings as names with dots and texts. */
@@ -75,6 +139,13 @@ function flat(value, prefix = "") {
   return Object.entries(value).flatMap(([key, inner]) => {
     if (inner === null || inner === "" || (Array.isArray(inner) && !inner.length)) return [];
     if (typeof inner === "object" && !Array.isArray(inner)) return flat(inner, `${prefix}${key}.`);
-    return [[prefix + key, Array.isArray(inner) ? inner.map((each) => (typeof each === "object" ? JSON.stringify(each) : each)).join(", ") : String(inner).replace(/^[A-Z]+(?:_[A-Z]+)+$/, words)]];
+    return [
+      [
+        prefix + key,
+        Array.isArray(inner)
+          ? inner.map((each) => (typeof each === "object" ? JSON.stringify(each) : each)).join(", ")
+          : String(inner).replace(/^[A-Z]+(?:_[A-Z]+)+$/, words),
+      ],
+    ];
   });
 }

@@ -20,17 +20,35 @@ export async function open(root, { params, signal, setCrumbs }) {
   const workers = await readWorkers(trouble, signal);
   if (signal.aborted || !workers) return;
   if (!workers.length) {
-    append(root, [empty("No worker", "The map shows the blocks of a worker; none is registered.", "weir up --workers 1")]);
+    append(root, [
+      empty("No worker", "The map shows the blocks of a worker; none is registered.", "weir up --workers 1"),
+    ]);
     return;
   }
   const worker = params.worker ?? workers[0].id;
   if (params.worker) setCrumbs(worker);
-  const figures = stats([["total", "Blocks"], ["held", "Held"], ["cached", "Cached"], ["pinned", "Pinned"], ["free", "Free"], ["stranded", "Stranded"]]);
+  const figures = stats([
+    ["total", "Blocks"],
+    ["held", "Held"],
+    ["cached", "Cached"],
+    ["pinned", "Pinned"],
+    ["free", "Free"],
+    ["stranded", "Stranded"],
+  ]);
   const map = new KvMap(signal);
   const bounded = h("div");
   const owners = h("div");
-  append(root, [h("div.filters", null, h("label", null, "Worker ", chooser(workers, worker))), figures.element, bounded,
-    h("div.grid", null, card("Blocks in order", { span: 8 }, map.element), card("By tenant", { span: 4, bare: true }, owners))]);
+  append(root, [
+    h("div.filters", null, h("label", null, "Worker ", chooser(workers, worker))),
+    figures.element,
+    bounded,
+    h(
+      "div.grid",
+      null,
+      card("Blocks in order", { span: 8 }, map.element),
+      card("By tenant", { span: 4, bare: true }, owners),
+    ),
+  ]);
 
   async function read() {
     try {
@@ -38,9 +56,24 @@ export async function open(root, { params, signal, setCrumbs }) {
       fill(trouble);
       drawCard(trouble, answer, (blocks) => {
         nameSeries(blocks.owners.map((owner) => owner.tenant).filter(Boolean));
+        if (blocks.known === false) {
+          fill(
+            trouble,
+            notice("warn", "Not known now.", blocks.why ?? "The worker tells nothing of its blocks."),
+          );
+          return;
+        }
         drawFigures(figures, blocks);
         map.show(blocks);
-        fill(bounded, blocks.bounded && notice("", "Cut short.", "The worker has more runs of blocks than are sent at once; the sums are of all blocks."));
+        fill(
+          bounded,
+          blocks.bounded &&
+            notice(
+              "",
+              "Cut short.",
+              "The worker has more runs of blocks than are sent at once; the sums are of all blocks.",
+            ),
+        );
         drawOwners(owners, blocks);
       });
     } catch (error) {
@@ -65,19 +98,48 @@ async function readWorkers(trouble, signal) {
 
 function chooser(workers, worker) {
   const ids = [...new Set([...workers.map((each) => each.id), worker])];
-  return h("select.select", { onchange: (event) => go(`/console/kv/${encodeURIComponent(event.target.value)}`) },
-    ids.map((id) => h("option", { value: id, selected: id === worker }, id)));
+  return h(
+    "select.select",
+    { onchange: (event) => go(`/console/kv/${encodeURIComponent(event.target.value)}`) },
+    ids.map((id) => h("option", { value: id, selected: id === worker }, id)),
+  );
 }
 
 function drawFigures(figures, { states, total_blocks: total, block_tokens: size }) {
   figures.set("total", count(total), "", `${short(total * size)} tokens, ${size} a block`);
   for (const state of ["held", "cached", "pinned", "free", "stranded"]) {
-    figures.set(state, count(states[state]), "", percent(total ? states[state] / total : null), state === "stranded" && states[state] ? "bad" : "");
+    figures.set(
+      state,
+      count(states[state]),
+      "",
+      percent(total ? states[state] / total : null),
+      state === "stranded" && states[state] ? "bad" : "",
+    );
   }
 }
 
 function drawOwners(box, { owners, total_blocks: total }) {
-  if (!owners.length) return fill(box, empty("No block is used", "Blocks show here with their tenants once a request runs.", "weir chat \"Hello\""));
-  return fill(box, plainTable("Blocks by tenant", ["Tenant", "#Held", "#Cached", "#Pinned", "#Share"], owners.map((owner) => [
-    owner.tenant ? named(owner.tenant) : "shared", count(owner.held), count(owner.cached), count(owner.pinned), percent(total ? owner.total / total : null)])));
+  if (!owners.length)
+    return fill(
+      box,
+      empty(
+        "No block is used",
+        "Blocks show here with their tenants once a request runs.",
+        'weir chat "Hello"',
+      ),
+    );
+  return fill(
+    box,
+    plainTable(
+      "Blocks by tenant",
+      ["Tenant", "#Held", "#Cached", "#Pinned", "#Share"],
+      owners.map((owner) => [
+        owner.tenant ? named(owner.tenant) : "shared",
+        count(owner.held),
+        count(owner.cached),
+        count(owner.pinned),
+        percent(total ? owner.total / total : null),
+      ]),
+    ),
+  );
 }

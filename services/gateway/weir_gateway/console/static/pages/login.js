@@ -8,13 +8,31 @@ import { failure, notice } from "../components/bits.js";
 /** Draws the page. */
 export async function open(root, { query, signal }) {
   const said = h("div");
-  const field = h("input.field", { type: "password", name: "credential", id: "credential", autocomplete: "current-password", required: true, autofocus: true, "aria-describedby": "credential-help" });
+  const field = h("input.field", {
+    type: "password",
+    name: "credential",
+    id: "credential",
+    autocomplete: "current-password",
+    required: true,
+    autofocus: true,
+    "aria-describedby": "credential-help",
+  });
   const button = h("button.button.primary", { type: "submit" }, "Log in");
   const other = h("div");
   const label = h("label.label", { htmlFor: "credential" }, "Admin secret or API key", field);
   const help = h("p.muted", { id: "credential-help" });
   const form = h("form", { onsubmit: submit }, label, help, button);
-  append(root, [h("div.login-box", null, h("div.brand", null, icon("logo"), "Tokenweir"), h("h1", null, "Log in to the console"), said, form, other)]);
+  append(root, [
+    h(
+      "div.login-box",
+      null,
+      h("div.brand", null, icon("logo"), "Tokenweir"),
+      h("h1", null, "Log in to the console"),
+      said,
+      form,
+      other,
+    ),
+  ]);
   if (query.get("error")) fill(said, notice("bad", "Not logged in.", query.get("error")));
   else if (query.get("said")) fill(said, notice("", "", query.get("said")));
   field.focus();
@@ -46,9 +64,24 @@ export async function open(root, { query, signal }) {
     help.textContent = methods.includes("secret")
       ? "The secret that the gateway was started with (WEIR_GATEWAY__ADMIN_SECRET) shows everything; a key shows its own tenant."
       : "A key shows its own tenant. The administrator's login is off: start the gateway with WEIR_GATEWAY__ADMIN_SECRET.";
-    if (oidc) fill(other, h("div.or", null, "or"), h("a.button", { href: withPage(oidc.url, query.get("page")), data: { leave: "1" } }, `Continue with ${oidc.label}`));
+    if (oidc)
+      fill(
+        other,
+        h("div.or", null, "or"),
+        h(
+          "a.button",
+          { href: withPage(oidc.url, query.get("page")), data: { leave: "1" } },
+          `Continue with ${oidc.label}`,
+        ),
+      );
     if (!tls && !["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) {
-      append(root.querySelector(".login-box"), [notice("warn", "Not encrypted.", "Anybody on the way can read what you type here. Set edge_tls, or put a proxy with TLS before the gateway.")]);
+      append(root.querySelector(".login-box"), [
+        notice(
+          "warn",
+          "Not encrypted.",
+          "Anybody on the way can read what you type here. Set edge_tls, or put a proxy with TLS before the gateway.",
+        ),
+      ]);
     }
   }
 }

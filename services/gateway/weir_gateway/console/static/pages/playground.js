@@ -31,15 +31,53 @@ class Playground {
     this.turns = [];
     this.running = null;
     this.form = parameterForm(models);
-    this.key = h("input.field", { type: "password", autocomplete: "off", spellcheck: false, placeholder: "API key", "aria-label": "API key" });
+    this.key = h("input.field", {
+      type: "password",
+      autocomplete: "off",
+      spellcheck: false,
+      placeholder: "API key",
+      "aria-label": "API key",
+    });
     this.log = h("div.turns", { role: "log", "aria-label": "Conversation", tabIndex: 0 });
-    this.input = h("textarea.field", { rows: 3, placeholder: "Say something. Enter sends, Shift Enter makes a new line.", "aria-label": "Message", onkeydown: (event) => this.#key(event) });
+    this.input = h("textarea.field", {
+      rows: 3,
+      placeholder: "Say something. Enter sends, Shift Enter makes a new line.",
+      "aria-label": "Message",
+      onkeydown: (event) => this.#key(event),
+    });
     this.send = h("button.button.primary", { type: "submit" }, "Send");
-    this.stop = h("button.button", { type: "button", hidden: true, onclick: () => this.running?.abort() }, "Stop");
-    const composer = h("form.composer", { onsubmit: (event) => this.#submit(event) }, this.input, h("div.filters", null, this.send, this.stop,
-      h("span.grow"), h("button.button", { type: "button", onclick: () => this.#clear() }, "New chat"), h("button.button", { type: "button", onclick: () => this.#code() }, "View as code")));
-    append(root, [h("div.playground", null, h("section.card.chat", { "aria-label": "Chat" }, this.log, composer), card("Parameters", { span: 12 },
-      this.ownKey && h("label.label", null, "API key, kept in this page alone", this.key), this.form.element))]);
+    this.stop = h(
+      "button.button",
+      { type: "button", hidden: true, onclick: () => this.running?.abort() },
+      "Stop",
+    );
+    const composer = h(
+      "form.composer",
+      { onsubmit: (event) => this.#submit(event) },
+      this.input,
+      h(
+        "div.filters",
+        null,
+        this.send,
+        this.stop,
+        h("span.grow"),
+        h("button.button", { type: "button", onclick: () => this.#clear() }, "New chat"),
+        h("button.button", { type: "button", onclick: () => this.#code() }, "View as code"),
+      ),
+    );
+    append(root, [
+      h(
+        "div.playground",
+        null,
+        h("section.card.chat", { "aria-label": "Chat" }, this.log, composer),
+        card(
+          "Parameters",
+          { span: 12 },
+          this.ownKey && h("label.label", null, "API key, kept in this page alone", this.key),
+          this.form.element,
+        ),
+      ),
+    ]);
     this.#clear();
     this.input.focus();
     signal.addEventListener("abort", () => this.running?.abort());
@@ -52,7 +90,10 @@ class Playground {
   #clear() {
     this.running?.abort();
     this.turns = [];
-    fill(this.log, empty("Nothing said yet", "What is generated here is limited and charged like any request of the key."));
+    fill(
+      this.log,
+      empty("Nothing said yet", "What is generated here is limited and charged like any request of the key."),
+    );
   }
 
   #body() {
@@ -61,7 +102,12 @@ class Playground {
     const draft = this.input.value.trim();
     const pending = draft ? [{ role: "user", content: draft }] : [];
     const messages = [...begin, ...this.turns, ...pending];
-    return { ...parameters, messages: messages.length ? messages : [{ role: "user", content: "Hello" }], stream: true, stream_options: { include_usage: true } };
+    return {
+      ...parameters,
+      messages: messages.length ? messages : [{ role: "user", content: "Hello" }],
+      stream: true,
+      stream_options: { include_usage: true },
+    };
   }
 
   #code() {
@@ -88,11 +134,17 @@ class Playground {
       : ["/console/api/playground/chat", changeHeaders()];
     let text = "";
     try {
-      const pace = await chat(url, headers, body, (piece) => {
-        if (piece.text) text += piece.text;
-        turn.write(piece);
-        this.#scroll();
-      }, this.running.signal);
+      const pace = await chat(
+        url,
+        headers,
+        body,
+        (piece) => {
+          if (piece.text) text += piece.text;
+          turn.write(piece);
+          this.#scroll();
+        },
+        this.running.signal,
+      );
       turn.finish(pace);
     } catch (error) {
       if (error.name === "AbortError") turn.stopped();

@@ -2,9 +2,9 @@
 
 import { get, pathOf } from "../lib/api.js";
 import { append, fill, h } from "../lib/dom.js";
-import { count, duration, isKnown, UNKNOWN, words } from "../lib/format.js";
+import { count, duration, isKnown, money, UNKNOWN, words } from "../lib/format.js";
 import { poll } from "../lib/poll.js";
-import { facts, failure, named, time } from "../components/bits.js";
+import { facts, failure, named, notice, time } from "../components/bits.js";
 import { card } from "../components/card.js";
 import { copyable, copyButton } from "../components/copy.js";
 import { stateBadge } from "../components/request_state.js";
@@ -56,51 +56,127 @@ export function open(root, { params, session, signal, setCrumbs }) {
 
 function draw(body, answer, session) {
   const { summary, explanation, refusal } = answer;
-  fill(body,
-    h("div.title-row", null, stateBadge(summary), copyable(summary.request_id, "request id"), summary.trace_id && ["trace ", copyable(summary.trace_id, "trace id")], h("span.grow"),
-      copyButton("weir explain", () => `weir explain ${summary.request_id}`, "Command"), copyButton("curl", () => curlOf(summary), "curl command")),
-    h("section.card.explained", { "aria-label": "Explanation" }, h("div.pad", null, explanation.map((sentence) => h("p", null, sentence)))),
+  fill(
+    body,
+    h(
+      "div.title-row",
+      null,
+      stateBadge(summary),
+      copyable(summary.request_id, "request id"),
+      summary.trace_id && ["trace ", copyable(summary.trace_id, "trace id")],
+      h("span.grow"),
+      copyButton("weir explain", () => `weir explain ${summary.request_id}`, "Command"),
+      copyButton("curl", () => curlOf(summary), "curl command"),
+    ),
+    h(
+      "section.card.explained",
+      { "aria-label": "Explanation" },
+      h(
+        "div.pad",
+        null,
+        explanation.map((sentence) => h("p", null, sentence)),
+      ),
+    ),
+    answer.missing?.length ? notice("warn", "Not all of it could be asked.", answer.missing.join(" ")) : null,
     refusal && refusalCard(refusal),
     figures(summary),
-    h("div.grid", null,
+    h(
+      "div.grid",
+      null,
       card("Where the time went", { span: 8 }, waterfall(answer.phases, summary)),
-      card("Request", { span: 4 }, factsOf(summary, session)),
-      card("Timeline", { span: 12 }, timeline(answer.events))));
+      card("Request", { span: 4 }, factsOf(answer, session)),
+      card("Timeline", { span: 12 }, timeline(answer.events)),
+    ),
+  );
 }
 
 function figures(summary) {
-  const box = stats([["ttft", "Time to first token"], ["itl", "Per output token"], ["took", summary.end_time ? "Took" : "So far"], ["queue", "In the queue"], ["prompt", "Prompt"], ["output", "Output"]]);
-  const generating = isKnown(summary.ttft_s) && isKnown(summary.duration_s) && summary.output_tokens > 1
-    ? (summary.duration_s - summary.ttft_s) / (summary.output_tokens - 1) : null;
-  const set = (key, seconds, under) => { const [value, unit] = duration(seconds).split(" "); box.set(key, value, unit, under); };
+  const box = stats([
+    ["ttft", "Time to first token"],
+    ["itl", "Per output token"],
+    ["took", summary.end_time ? "Took" : "So far"],
+    ["queue", "In the queue"],
+    ["prompt", "Prompt"],
+    ["output", "Output"],
+  ]);
+  const generating =
+    isKnown(summary.ttft_s) && isKnown(summary.duration_s) && summary.output_tokens > 1
+      ? (summary.duration_s - summary.ttft_s) / (summary.output_tokens - 1)
+      : null;
+  const set = (key, seconds, under) => {
+    const [value, unit] = duration(seconds).split(" ");
+    box.set(key, value, unit, under);
+  };
   set("ttft", summary.ttft_s);
   set("itl", generating, generating ? `${(1 / generating).toFixed(1)} tokens/s` : "");
   set("took", summary.duration_s);
   set("queue", summary.queue_s);
-  box.set("prompt", count(summary.prompt_tokens), "tokens", summary.cached_tokens ? `${count(summary.cached_tokens)} from the cache` : "");
+  box.set(
+    "prompt",
+    count(summary.prompt_tokens),
+    "tokens",
+    summary.cached_tokens ? `${count(summary.cached_tokens)} from the cache` : "",
+  );
   box.set("output", count(summary.output_tokens), "tokens");
   return box.element;
 }
 
-function factsOf(summary, session) {
-  const worker = summary.worker && (session.pages.includes("workers") ? h("a", { href: `/console/kv/${encodeURIComponent(summary.worker)}` }, summary.worker) : summary.worker);
-  const tenant = summary.tenant && h("a", { href: `/console/tenants/${encodeURIComponent(summary.tenant)}` }, named(summary.tenant));
+function factsOf({ summary, charge }, session) {
+  const worker =
+    summary.worker &&
+    (session.pages.includes("workers")
+      ? h("a", { href: `/console/kv/${encodeURIComponent(summary.worker)}` }, summary.worker)
+      : summary.worker);
+  const tenant =
+    summary.tenant &&
+    h("a", { href: `/console/tenants/${encodeURIComponent(summary.tenant)}` }, named(summary.tenant));
   return facts([
-    ["Tenant", tenant || UNKNOWN], ["User", summary.user || UNKNOWN], ["API key", summary.key || UNKNOWN], ["Model", summary.model || UNKNOWN],
-    ["Worker", worker || UNKNOWN], ["Outcome", summary.outcome ? words(summary.outcome) : summary.state],
-    summary.reason && ["Reason", summary.reason], ["Arrived", time(summary.arrival_time)], ["Ended", time(summary.end_time)],
+    ["Tenant", tenant || UNKNOWN],
+    ["User", summary.user || UNKNOWN],
+    ["API key", summary.key || UNKNOWN],
+    ["Model", summary.model || UNKNOWN],
+    ["Worker", worker || UNKNOWN],
+    ["Outcome", summary.outcome ? words(summary.outcome) : summary.state],
+    summary.reason && ["Reason", summary.reason],
+    ["Arrived", time(summary.arrival_time)],
+    ["Ended", time(summary.end_time)],
+    charge && ["Charged", `${count(charge.total_tokens)} tokens, ${money(charge.amount)}`],
+    summary.attempts > 1 && ["Attempts", count(summary.attempts)],
+    summary.degradations?.length > 0 && ["Lesser form", summary.degradations.map(words).join(", ")],
   ]);
 }
 
 function refusalCard(refusal) {
-  const rows = (refusal.limits ?? []).map((limit) => [limit.limit_id, count(limit.limit), count(limit.used), count(limit.requested), time(limit.reset_time), limit.knob || UNKNOWN]);
-  return h("section.card", { "aria-label": "Refusal" }, h("header", null, h("h2", null, refusal.reason), h("span.soft", null, refusal.message)),
-    rows.length ? plainTable("Limits that it did not fit in", ["Limit", "#Allows", "#In use", "#Asked for", "Next reset", "Turn"], rows) : null,
-    h("div.pad"));
+  const rows = (refusal.limits ?? []).map((limit) => [
+    limit.limit_id,
+    count(limit.limit),
+    count(limit.used),
+    count(limit.requested),
+    time(limit.reset_time),
+    limit.knob || UNKNOWN,
+  ]);
+  return h(
+    "section.card",
+    { "aria-label": "Refusal" },
+    h("header", null, h("h2", null, refusal.reason), h("span.soft", null, refusal.message)),
+    rows.length
+      ? plainTable(
+          "Limits that it did not fit in",
+          ["Limit", "#Allows", "#In use", "#Asked for", "Next reset", "Turn"],
+          rows,
+        )
+      : null,
+    h("div.pad"),
+  );
 }
 
 /** What repeats a request of this model; the prompt is nowhere kept, so it is to be filled in. */
 function curlOf(summary) {
-  const body = JSON.stringify({ model: summary.model ?? "MODEL", messages: [{ role: "user", content: "Hello" }], max_tokens: Math.max(1, summary.output_tokens ?? 32), stream: true });
+  const body = JSON.stringify({
+    model: summary.model ?? "MODEL",
+    messages: [{ role: "user", content: "Hello" }],
+    max_tokens: Math.max(1, summary.output_tokens ?? 32),
+    stream: true,
+  });
   return `curl -sN ${location.origin}/v1/chat/completions -H "authorization: Bearer $WEIR_API_KEY" -H "content-type: application/json" -d '${body}'`;
 }

@@ -2,7 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { append, fill, h, setText } from "../lib/dom.js";
-import { count, duration, isKnown, plural, words } from "../lib/format.js";
+import { count, duration, isKnown, plural, shortId, words } from "../lib/format.js";
 import { nameSeries } from "../lib/colors.js";
 import { poll } from "../lib/poll.js";
 import { empty, failure, named, time } from "../components/bits.js";
@@ -13,7 +13,16 @@ import { Table } from "../components/table.js";
 
 const REFRESH_S = 4;
 const STATES = ["live", "ended", "refused"];
-const OUTCOMES = ["ok", "cancelled", "client_gone", "deadline_exceeded", "quota_stopped", "shed", "error", "expired"];
+const OUTCOMES = [
+  "ok",
+  "cancelled",
+  "client_gone",
+  "deadline_exceeded",
+  "quota_stopped",
+  "shed",
+  "error",
+  "expired",
+];
 
 /** Draws the page. */
 export function open(root, { session, query, signal }) {
@@ -28,7 +37,11 @@ export function open(root, { session, query, signal }) {
     rowKey: (row) => row.request_id,
     open: (row) => `/console/requests/${encodeURIComponent(row.request_id)}`,
     columns: columnsOf(admin),
-    empty: empty("No request fits", "Requests that live, ended or were refused lately show here.", "weir chat \"Hello\""),
+    empty: empty(
+      "No request fits",
+      "Requests that live, ended or were refused lately show here.",
+      'weir chat "Hello"',
+    ),
   });
   const choices = [
     admin && { key: "tenant", label: "Tenant", options: () => [...seen.tenant].sort() },
@@ -37,7 +50,12 @@ export function open(root, { session, query, signal }) {
     { key: "outcome", label: "Outcome", options: () => [...seen.outcome].sort(), text: words },
   ].filter(Boolean);
   const filters = filterBar(query, choices, "Filter by id, user or worker", changed);
-  append(root, [trouble, h("div.filters", null, filters.element, note), card("", { bare: true }, table.element), more]);
+  append(root, [
+    trouble,
+    h("div.filters", null, filters.element, note),
+    card("", { bare: true }, table.element),
+    more,
+  ]);
 
   function asked(token) {
     const { search: _, ...chosen } = filters.values();
@@ -78,7 +96,13 @@ export function open(root, { session, query, signal }) {
     nameSeries(seen.tenant);
     filters.refresh();
     const { search } = filters.values();
-    const shown = search ? all.filter((row) => [row.request_id, row.user, row.worker].some((text) => text?.toLowerCase().includes(search.toLowerCase()))) : all;
+    const shown = search
+      ? all.filter((row) =>
+          [row.request_id, row.user, row.worker].some((text) =>
+            text?.toLowerCase().includes(search.toLowerCase()),
+          ),
+        )
+      : all;
     table.setRows(shown);
     more.hidden = !next;
     setText(note, `${plural(shown.length, "request")}${next ? ", and older ones" : ""}`);
@@ -110,17 +134,66 @@ function joined(rows, older) {
 }
 
 function columnsOf(admin) {
-  const tokens = (row) => (isKnown(row.prompt_tokens) ? `${count(row.prompt_tokens)} + ${count(row.output_tokens)}` : "–");
+  const tokens = (row) =>
+    isKnown(row.prompt_tokens) ? `${count(row.prompt_tokens)} + ${count(row.output_tokens)}` : "–";
   return [
-    { key: "arrival", label: "Arrived", low: 2, value: (row) => row.arrival_time, cell: (row) => time(row.arrival_time) },
-    { key: "id", label: "Request", value: (row) => row.request_id, cell: (row) => h("a.mono.id", { href: `/console/requests/${encodeURIComponent(row.request_id)}`, tabIndex: -1 }, row.request_id.slice(0, 13)) },
+    {
+      key: "arrival",
+      label: "Arrived",
+      low: 2,
+      value: (row) => row.arrival_time,
+      cell: (row) => time(row.arrival_time),
+    },
+    {
+      key: "id",
+      label: "Request",
+      value: (row) => row.request_id,
+      cell: (row) =>
+        h(
+          "a.mono.id",
+          {
+            href: `/console/requests/${encodeURIComponent(row.request_id)}`,
+            title: row.request_id,
+            tabIndex: -1,
+          },
+          shortId(row.request_id),
+        ),
+    },
     admin && { key: "tenant", label: "Tenant", value: (row) => row.tenant, cell: (row) => named(row.tenant) },
     { key: "model", label: "Model", low: 2, value: (row) => row.model, cell: (row) => row.model ?? "–" },
     { key: "state", label: "State", value: (row) => row.state, cell: (row) => stateBadge(row) },
-    { key: "queue", label: "Queued", number: true, low: 3, value: (row) => row.queue_s, cell: (row) => duration(row.queue_s) },
-    { key: "ttft", label: "TTFT", number: true, low: 2, value: (row) => row.ttft_s, cell: (row) => duration(row.ttft_s) },
-    { key: "duration", label: "Took", number: true, low: 2, value: (row) => row.duration_s, cell: (row) => duration(row.duration_s) },
-    { key: "tokens", label: "Tokens in + out", number: true, low: 2, value: (row) => (row.prompt_tokens ?? 0) + (row.output_tokens ?? 0), cell: tokens },
+    {
+      key: "queue",
+      label: "Queued",
+      number: true,
+      low: 3,
+      value: (row) => row.queue_s,
+      cell: (row) => duration(row.queue_s),
+    },
+    {
+      key: "ttft",
+      label: "TTFT",
+      number: true,
+      low: 2,
+      value: (row) => row.ttft_s,
+      cell: (row) => duration(row.ttft_s),
+    },
+    {
+      key: "duration",
+      label: "Took",
+      number: true,
+      low: 2,
+      value: (row) => row.duration_s,
+      cell: (row) => duration(row.duration_s),
+    },
+    {
+      key: "tokens",
+      label: "Tokens in + out",
+      number: true,
+      low: 2,
+      value: (row) => (row.prompt_tokens ?? 0) + (row.output_tokens ?? 0),
+      cell: tokens,
+    },
     { key: "worker", label: "Worker", low: 3, value: (row) => row.worker, cell: (row) => row.worker || "–" },
   ].filter(Boolean);
 }

@@ -34,15 +34,42 @@ export function open(root, { session, signal }) {
 
 function draw(objectives, box, session) {
   if (!objectives.length) {
-    const how = session.role === "admin" ? "Give a plan or tenant targets under policy.slo (docs/scheduling.md), then:" : "The operator has set no targets for this tenant.";
-    return fill(box, empty("No objective", how, session.role === "admin" ? "weir plans put PLAN --file plan.yaml" : ""));
+    const how =
+      session.role === "admin"
+        ? "Give a plan or tenant targets under policy.slo (docs/scheduling.md), then:"
+        : "The operator has set no targets for this tenant.";
+    return fill(
+      box,
+      empty("No objective", how, session.role === "admin" ? "weir plans put PLAN --file plan.yaml" : ""),
+    );
   }
   nameSeries(objectives.map((each) => each.tenant));
-  const lengths = [...new Set(objectives.flatMap((each) => each.windows.map((window) => window.length_s)))].sort((a, b) => a - b);
-  const heads = ["Tenant", "Objective", "#Target", "~#Of requests", "State", ...lengths.map((length) => `#Last ${duration(length)}`)];
-  return fill(box, plainTable("Objectives", heads, objectives.map((each) => [
-    h("a", { href: `/console/tenants/${encodeURIComponent(each.tenant)}` }, named(each.tenant)), NAMES[each.objective] ?? each.objective, duration(each.target_s), percent(each.attainment_target),
-    stateOf(each), ...lengths.map((length) => windowCell(each.windows.find((window) => window.length_s === length)))])));
+  const lengths = [
+    ...new Set(objectives.flatMap((each) => each.windows.map((window) => window.length_s))),
+  ].sort((a, b) => a - b);
+  const heads = [
+    "Tenant",
+    "Objective",
+    "#Target",
+    "~#Of requests",
+    "State",
+    ...lengths.map((length) => `#Last ${duration(length)}`),
+  ];
+  return fill(
+    box,
+    plainTable(
+      "Objectives",
+      heads,
+      objectives.map((each) => [
+        h("a", { href: `/console/tenants/${encodeURIComponent(each.tenant)}` }, named(each.tenant)),
+        NAMES[each.objective] ?? each.objective,
+        duration(each.target_s),
+        percent(each.attainment_target),
+        stateOf(each),
+        ...lengths.map((length) => windowCell(each.windows.find((window) => window.length_s === length))),
+      ]),
+    ),
+  );
 }
 
 function stateOf(each) {
@@ -53,5 +80,10 @@ function stateOf(each) {
 function windowCell(window) {
   if (!window?.total) return "–";
   const burn = window.burn_rate === null ? "" : `, burns ${window.burn_rate.toFixed(1)}×`;
-  return h("span", { title: `${count(window.good)} of ${count(window.total)} requests${burn}` }, percent(window.attainment), h("span.muted", null, burn));
+  return h(
+    "span",
+    { title: `${count(window.good)} of ${count(window.total)} requests${burn}` },
+    percent(window.attainment),
+    h("span.muted", null, burn),
+  );
 }

@@ -27,8 +27,17 @@ export function open(root, { query, signal }) {
     columns: COLUMNS,
     empty: empty("No tenant", "Nobody can send requests yet.", "weir tenants put acme --plan standard"),
   });
-  const filters = filterBar(query, [{ key: "plan", label: "Plan", options: () => [...new Set(rows.map((row) => row.plan))].sort() }], "Filter by id or name", draw);
-  append(root, [trouble, h("div.filters", null, filters.element, note), card("", { bare: true }, table.element)]);
+  const filters = filterBar(
+    query,
+    [{ key: "plan", label: "Plan", options: () => [...new Set(rows.map((row) => row.plan))].sort() }],
+    "Filter by id or name",
+    draw,
+  );
+  append(root, [
+    trouble,
+    h("div.filters", null, filters.element, note),
+    card("", { bare: true }, table.element),
+  ]);
 
   async function read() {
     try {
@@ -61,21 +70,92 @@ export function open(root, { query, signal }) {
 const today = (key) => (row) => (row.today ? row.today[key] : null);
 
 const COLUMNS = [
-  { key: "id", label: "Tenant", value: (row) => row.id, cell: (row) => h("a", { href: `/console/tenants/${encodeURIComponent(row.id)}`, tabIndex: -1 }, named(row.id)) },
+  {
+    key: "id",
+    label: "Tenant",
+    value: (row) => row.id,
+    cell: (row) =>
+      h("a", { href: `/console/tenants/${encodeURIComponent(row.id)}`, tabIndex: -1 }, named(row.id)),
+  },
   { key: "name", label: "Name", low: 3, value: (row) => row.name, cell: (row) => row.name || "–" },
-  { key: "state", label: "State", low: 2, value: (row) => Number(row.suspended), cell: (row) => (row.suspended ? badge("suspended", "bad") : badge("active", "good")) },
+  {
+    key: "state",
+    label: "State",
+    low: 2,
+    value: (row) => Number(row.suspended),
+    cell: (row) => (row.suspended ? badge("suspended", "bad") : badge("active", "good")),
+  },
   { key: "plan", label: "Plan", low: 2, value: (row) => row.plan, cell: (row) => row.plan },
-  { key: "weight", label: "Weight", number: true, low: 2, value: (row) => row.weight, cell: (row) => count(row.weight) },
-  { key: "keys", label: "Keys", number: true, low: 3, value: (row) => row.keys, cell: (row) => count(row.keys) },
-  { key: "requests", label: "Requests today", number: true, low: 2, value: today("requests"), cell: (row) => count(today("requests")(row)) },
-  { key: "prompt", label: "Prompt", number: true, low: 3, value: today("prompt_tokens"), cell: (row) => count(today("prompt_tokens")(row)) },
-  { key: "output", label: "Output", number: true, low: 3, value: today("completion_tokens"), cell: (row) => count(today("completion_tokens")(row)) },
-  { key: "tokens", label: "Tokens today", number: true, value: today("total_tokens"), cell: (row) => count(today("total_tokens")(row)) },
-  { key: "amount", label: "Cost", number: true, value: (row) => Number(today("amount")(row) ?? Number.NaN), cell: (row) => money(today("amount")(row)) },
+  {
+    key: "weight",
+    label: "Weight",
+    number: true,
+    low: 2,
+    value: (row) => row.weight,
+    cell: (row) => count(row.weight),
+  },
+  {
+    key: "keys",
+    label: "Keys",
+    number: true,
+    low: 3,
+    value: (row) => row.keys,
+    cell: (row) => count(row.keys),
+  },
+  {
+    key: "requests",
+    label: "Requests today",
+    number: true,
+    low: 2,
+    value: today("requests"),
+    cell: (row) => count(today("requests")(row)),
+  },
+  {
+    key: "prompt",
+    label: "Prompt",
+    number: true,
+    low: 3,
+    value: today("prompt_tokens"),
+    cell: (row) => count(today("prompt_tokens")(row)),
+  },
+  {
+    key: "output",
+    label: "Output",
+    number: true,
+    low: 3,
+    value: today("completion_tokens"),
+    cell: (row) => count(today("completion_tokens")(row)),
+  },
+  {
+    key: "tokens",
+    label: "Tokens today",
+    number: true,
+    value: today("total_tokens"),
+    cell: (row) => count(today("total_tokens")(row)),
+  },
+  {
+    key: "amount",
+    label: "Cost",
+    number: true,
+    value: (row) => Number(today("amount")(row) ?? Number.NaN),
+    cell: (row) => money(today("amount")(row)),
+  },
 ];
 
 function totals(rows) {
   const sum = (key) => rows.reduce((whole, row) => whole + (row.today?.[key] ?? 0), 0);
-  const texts = { id: "All shown", requests: count(sum("requests")), prompt: count(sum("prompt_tokens")), output: count(sum("completion_tokens")), tokens: count(sum("total_tokens")) };
-  return COLUMNS.map((column) => h("td", { class: [column.number && "number", column.low && `low-${column.low}`].filter(Boolean).join(" ") }, texts[column.key] ?? ""));
+  const texts = {
+    id: "All shown",
+    requests: count(sum("requests")),
+    prompt: count(sum("prompt_tokens")),
+    output: count(sum("completion_tokens")),
+    tokens: count(sum("total_tokens")),
+  };
+  return COLUMNS.map((column) =>
+    h(
+      "td",
+      { class: [column.number && "number", column.low && `low-${column.low}`].filter(Boolean).join(" ") },
+      texts[column.key] ?? "",
+    ),
+  );
 }
