@@ -16,12 +16,12 @@ Prompt = Callable[[random.Random], list[int]]
 _LONGEST_S = 120.0
 _REFUSED_PAUSE_S = 0.1
 # Ids that every vocabulary of the tests has, and none that is special.
-_FIRST, _LAST = 32, 126
+_TOKENS = range(32, 127)
 
 
 def fresh(length: int) -> Prompt:
     """Prompts of which no two begin alike."""
-    return lambda dice: [dice.randint(_FIRST, _LAST) for _ in range(length)]
+    return lambda dice: dice.choices(_TOKENS, k=length)
 
 
 def beginning_with(length: int, *, of: int = 1, rest: int = 30, seed: int = 7) -> Prompt:

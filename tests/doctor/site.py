@@ -18,7 +18,7 @@ from tests.e2e.wait import until
 
 # Half as many again as the doctor needs, of each tenant that runs.
 _ENOUGH = 30
-_SHORTEST_S = 4.0
+_SHORTEST_S = 3.0
 _LONGEST_S = 90.0
 _LIMITS = [
     {"resource": "concurrency", "limit": 200},

@@ -20,10 +20,13 @@ _LIMITED = [Clients(5, fresh(100), tenant="limited")]
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-async def test_once_it_prints_what_goes_on(site: Site) -> None:
+async def test_once_it_prints_what_goes_on_of_all_or_of_one(site: Site) -> None:
     async with site.phase([*_LOAD, *_LIMITED]):
         ended = await site.weir("top", "--once")
-    assert ended.returncode == 0, ended
+        alone = await site.weir("top", "--once", "--tenant", "globex")
+    assert ended.returncode == alone.returncode == 0, ended
+    assert "globex" in alone.stdout
+    assert "acme" not in alone.stdout
     told = ended.stdout
     assert re.search(r"[1-9][\d.]* tokens/s +[1-9][\d.]* requests/s +\d+ in flight", told), told
     assert re.search(r"TTFT p50 \d+ ms +p95 \d+ ms", told), told
@@ -34,13 +37,6 @@ async def test_once_it_prints_what_goes_on(site: Site) -> None:
     # Two of five at once: the rest is refused, and the limit is nearly used up.
     assert re.search(r"limited +[\d.]+ +[\d.]+ +\d+ +\d+ +(?!0\.0)[\d.]+ ", row[0]), told
     assert "concurrency" in row[0], told
-
-
-async def test_one_tenant_alone(site: Site) -> None:
-    async with site.phase(_LOAD):
-        ended = await site.weir("top", "--once", "--tenant", "globex")
-    assert "globex" in ended.stdout
-    assert "acme" not in ended.stdout
 
 
 async def test_keys_of_the_live_view(site: Site) -> None:
