@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command import weir
 from tests.e2e.deployment import Deployment
 from weir_cli.calibration.directory_edit import write_whole
 from weir_cli.calibration.running_site import open_running_site
@@ -74,3 +75,14 @@ async def test_without_its_directory_nothing_of_a_stack_is_changed(
         assert not site.changeable
         with pytest.raises(CommandError, match="give --directory"):
             await site.apply(_CHOSEN)
+
+
+async def test_a_stack_of_several_workers_is_not_measured(pair: Deployment, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    ended = await asyncio.to_thread(
+        weir, "calibrate", "--url", pair.grpc_address, "--key", pair.secret("acme"),
+        "--served-model", pair.model, "--state-dir", str(pair.state), "--out", out,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "2 workers serve the model" in ended.stderr
+    assert "weir workers drain" in ended.stderr

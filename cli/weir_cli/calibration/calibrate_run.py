@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
 from weir_cli.calibration.campaign import Campaign, CampaignResult
 from weir_cli.calibration.findings import facts_of
 from weir_cli.calibration.journal import Journal
@@ -68,6 +69,7 @@ async def _measure(
     options: CalibrationOptions, plan: CalibrationPlan, path: Path, progress: CalibrationProgress
 ) -> tuple[CampaignResult, str]:
     async with _site(options, progress) as site:
+        _check_alone(await workers_of(site.door, site.caller.model))
         worker = facts_of(site.worker)
         _check_fits(plan, worker.max_context)
         facts = options.facts() | {"profile": worker.profile, "model_name": site.caller.model}
@@ -76,10 +78,9 @@ async def _measure(
             progress.say(f"going on after {len(journal.measured)} measurements of {path}")
         meter = Meter(site, await ids_of(site.caller))
         await meter.closed("warm-up", Cell("", *_shortest(plan)), 2, requests=_WARM_UPS)
-        workers = len(await workers_of(site.door, site.caller.model))
         targets = options.targets if options.targets.given else None
         recorder = Recorder(site, journal, meter, progress)
-        campaign = Campaign(worker, workers, plan, targets, recorder)
+        campaign = Campaign(worker, plan, targets, recorder)
         return await campaign.run(), site.caller.model
 
 
@@ -111,6 +112,14 @@ def _journal_path(options: CalibrationOptions) -> Path:
     except OSError as error:
         raise CommandError(f"--out {options.out}: {error.strerror}") from None
     return path
+
+
+def _check_alone(views: Sequence[WorkerView]) -> None:
+    if len(views) > 1:
+        raise CommandError(
+            f"{len(views)} workers serve the model; values are of one worker: drain the others "
+            "(weir workers drain) while it is calibrated"
+        )
 
 
 def _check_fits(plan: CalibrationPlan, max_context: int) -> None:

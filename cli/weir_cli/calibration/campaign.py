@@ -67,7 +67,6 @@ class Campaign:
 
     Args:
         worker: its kind.
-        workers: how many.
         plan: what.
         targets: None: four times what a lone request takes.
         recorder: that measures.
@@ -76,13 +75,11 @@ class Campaign:
     def __init__(
         self,
         worker: WorkerFacts,
-        workers: int,
         plan: CalibrationPlan,
         targets: Targets | None,
         recorder: Recorder,
     ) -> None:
         self._worker = worker
-        self._workers = workers
         self._plan = plan
         self._targets = targets
         self._recorder = recorder
@@ -95,7 +92,7 @@ class Campaign:
         rate = findings.mixed_rate
         cells = findings.alive or self._plan.cells
         load = _mix(cells, rate * _OVERLOAD, 60.0, seed=5) if rate else ()
-        recommended = recommend(findings, advise_policy(findings, load, self._workers))
+        recommended = recommend(findings, advise_policy(findings, load))
         compared = await self._compare(cells, rate * _OVERLOAD, recommended, findings.targets)
         kept = recommended.chosen
         if compared is None or compared.verdict is Verdict.WORSE:
@@ -181,7 +178,7 @@ class Campaign:
             await self._recorder.offered(f"held-out {number + 1}", load, kept, seconds)
             for number in range(self._plan.rounds)
         ]
-        outcome = simulated(load, fit.served, self._worker, kept, self._workers)
+        outcome = simulated(load, fit.served, self._worker, kept)
         return agreements(runs, as_served(outcome))
 
     def _lone_rate(self, fit: CostFit) -> float:

@@ -12,7 +12,7 @@ FIFO, SHORTEST = "fifo", "shortest_remaining"
 _WORTH = 0.05
 
 
-def advise_policy(found: Findings, load: Sequence[LoadRequest], workers: int) -> Advice:
+def advise_policy(found: Findings, load: Sequence[LoadRequest]) -> Advice:
     """Compares first come first served with the shortest first, at the peak's concurrency.
 
     Priority is never advised: it is for loads that have priorities, which no measurement knows.
@@ -24,7 +24,7 @@ def advise_policy(found: Findings, load: Sequence[LoadRequest], workers: int) ->
     rates = {}
     for policy in (FIFO, SHORTEST):
         chosen = ChosenSettings({"max_batch_size": streams}, policy)
-        outcome = simulated(load, found.served, found.worker, chosen, workers)
+        outcome = simulated(load, found.served, found.worker, chosen)
         rates[policy] = simulated_goodput(as_served(outcome), found.targets, seconds)
     better = rates[SHORTEST] > rates[FIFO] * (1 + _WORTH)
     why = (

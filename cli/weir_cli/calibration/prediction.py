@@ -30,7 +30,6 @@ def simulated(
     served: ServedCost,
     worker: WorkerFacts,
     chosen: ChosenSettings,
-    workers: int = 1,
 ) -> Outcome:
     """Runs a load on the simulator's scheduler with the stack's own parameters."""
     rows = int(min(worker.max_step_tokens, chosen.value("max_step_tokens")))
@@ -45,7 +44,7 @@ def simulated(
     )
     window_s = chosen.value("batch_wait_ms") / 1000
     setup = Setup(
-        workers=(spec,) * workers,
+        workers=(spec,),
         cost=served.cost,
         pool=PoolRules("calibrated", Isolation.WEIGHTED, chosen.policy or "fifo"),
         report_interval_s=_REPORT_S,
