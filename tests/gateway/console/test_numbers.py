@@ -9,6 +9,7 @@ from weir.ratelimiter.v1.ledger_service_pb2 import GetLedgerStatusResponse, Usag
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainResponse, LimitStatus
 from weir.scheduler.v1.scheduler_service_pb2 import PoolStatus, SloStatus, SloWindow, WorkerView
 from weir.worker.v1.worker_service_pb2 import KvBlockState, KvMap
+from weir_core.clock import ManualClock
 from weir_gateway.console.alerts import alerts_json, of_fleet, of_parts, of_targets
 from weir_gateway.console.calendar_span import window_filter
 from weir_gateway.console.forms.fairness_json import fairness_json, jain_index
@@ -17,6 +18,7 @@ from weir_gateway.console.forms.limits_json import limits_json
 from weir_gateway.console.forms.moments import amount
 from weir_gateway.console.forms.quantile import quantile
 from weir_gateway.console.forms.traffic_json import traffic_json
+from weir_gateway.console.past import Past
 from weir_gateway.console.reconciliation import (
     Check,
     State,
@@ -235,3 +237,31 @@ def test_alerts_name_what_is_wrong_the_worst_first() -> None:
     ]
     assert "4 requests for tiny wait" in told[1]["text"]
     assert alerts_json(of_parts(PartsSample())) == []
+
+
+def test_the_past_is_joined_once_for_all_who_ask_alike_and_a_few_lengths_are_asked() -> None:
+    asked: list[tuple[float, float]] = []
+
+    def read(window_s: float, step_s: float) -> list[HistorySample]:
+        asked.append((window_s, step_s))
+        return [HistorySample() for _ in range(round(window_s / step_s))]
+
+    clock = ManualClock()
+    past = Past(read, clock)
+    step, samples = past.samples(100, 1)
+    assert (step, len(samples), asked) == (5, 20, [(300, 5)])
+    for window in range(61, 301):
+        past.samples(window, 5)
+    assert len(asked) == 1
+    clock.advance_us(2_500_000)
+    past.samples(100, 5)
+    assert len(asked) == 2
+    assert past.samples(86_400, 1)[0] == 120
+    clock.advance_us(59_000_000)
+    past.samples(80_000, 100)
+    assert len(asked) == 3
+    for window in (60, 300, 900, 3_600, 21_600, 86_400):
+        for length in range(1, 3_601, 50):
+            assert len(past.samples(window, length)[1]) <= 720
+    # A day is asked for in so many ways and no more, however often.
+    assert {step for window, step in asked if window == 86_400} == {120, 300, 600, 3_600}

@@ -6,6 +6,7 @@ from weir_core.clock import ManualClock
 from weir_core.errors import Reason, WeirError
 from weir_gateway.console.identity import Identity, Method, Role
 from weir_gateway.console.login_throttle import LoginThrottle
+from weir_gateway.console.pace import Pace
 from weir_gateway.console.session_store import SessionStore
 
 ADMIN = Identity(Role.ADMIN, Method.SECRET, "admin")
@@ -133,3 +134,20 @@ def test_so_many_addresses_are_remembered_and_no_more() -> None:
     throttle.check("0")
     with pytest.raises(WeirError):
         throttle.check("10000")
+
+
+def test_a_tenant_asks_at_a_pace_and_others_and_administrators_at_theirs() -> None:
+    clock = ManualClock()
+    pace = Pace(clock)
+    for _ in range(100):
+        pace.take("acme")
+    with pytest.raises(WeirError, match="20 calls a second"):
+        pace.take("acme")
+    pace.take("globex")
+    for _ in range(1_000):
+        pace.take("")
+    clock.advance_us(1_000_000)
+    for _ in range(20):
+        pace.take("acme")
+    with pytest.raises(WeirError):
+        pace.take("acme")

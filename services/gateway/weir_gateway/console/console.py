@@ -26,6 +26,7 @@ from weir_gateway.console.oidc.login import OidcLogin
 from weir_gateway.console.origin import Origins
 from weir_gateway.console.overview import Overview
 from weir_gateway.console.overview_pages import OverviewPages
+from weir_gateway.console.pace import Pace
 from weir_gateway.console.playground import Playground
 from weir_gateway.console.queue_pages import QueuePages
 from weir_gateway.console.request_pages import RequestPages
@@ -93,7 +94,7 @@ class Console:
             most_s=mine.session_s,
             most=mine.max_sessions,
         )
-        gate = Gate(self.sessions, Origins(mine.public_url))
+        gate = Gate(self.sessions, Origins(mine.public_url), Pace(clock))
         audit = Audit(control.source if isinstance(control.source, SqlDirectory) else None)
         throttle = LoginThrottle(clock, mine.login_failures)
         login = Login(

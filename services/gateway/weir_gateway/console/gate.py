@@ -13,6 +13,7 @@ from starlette.routing import Route
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.telemetry.context import bind_request
 from weir_gateway.console.origin import Origins
+from weir_gateway.console.pace import Pace
 from weir_gateway.console.session_store import Session, SessionStore
 from weir_gateway.console.visit import Visit
 
@@ -27,12 +28,13 @@ class Gate:
     """Lets calls through to handlers.
 
     Args:
-        sessions, origins: see there.
+        sessions, origins, pace: see there.
     """
 
-    def __init__(self, sessions: SessionStore, origins: Origins) -> None:
+    def __init__(self, sessions: SessionStore, origins: Origins, pace: Pace) -> None:
         self.sessions = sessions
         self.origins = origins
+        self._pace = pace
 
     def get(self, path: str, handler: Handler, *, admin: bool = False) -> Route:
         """A route that reads; its answer is the JSON of what `handler` returns."""
@@ -51,6 +53,7 @@ class Gate:
         session = self.sessions.find(self.cookie(request))
         if changes:
             self.check_change(request, session)
+        self._pace.take(session.identity.tenant_id)
         if session.identity.tenant_id:
             bind_request(tenant_id=session.identity.tenant_id)
         return session

@@ -11,12 +11,11 @@ from weir_gateway.console.alerts import Alert, alerts_json, of_fleet, of_parts, 
 from weir_gateway.console.forms.queue_json import reasons_json, waited_s
 from weir_gateway.console.forms.traffic_json import WINDOW_S, series_json, traffic_json
 from weir_gateway.console.forms.worker_json import fleet_json
+from weir_gateway.console.past import Past
 from weir_gateway.console.sources import Sources, only_at_edges
 from weir_gateway.history.far_reader import FarLook
 from weir_gateway.history.keeper import HistoryKeeper
 from weir_gateway.history.own_share import own_share
-
-_MOST_POINTS = 720
 
 
 class Overview:
@@ -37,6 +36,7 @@ class Overview:
         self._sources = sources
         self._keeper = keeper
         self._look = look
+        self._past = None if keeper is None else Past(keeper.history, sources.clock)
 
     async def of(self, tenant_id: str) -> dict[str, Any]:
         """Now; an empty id for everybody."""
@@ -50,14 +50,13 @@ class Overview:
         told["workers"] = None if tenant_id else await cards.of(self._workers(far))
         return {"time": rfc3339(self._sources.clock.now_us() // 1_000), **told}
 
-    async def history(self, tenant_id: str, window_s: float, step_s: float) -> dict[str, Any]:
+    async def history(self, tenant_id: str, window_s: int, step_s: int) -> dict[str, Any]:
         """The past in steps. Raises WeirError where nothing is seen."""
-        if self._keeper is None:
+        if self._past is None:
             raise only_at_edges()
-        step_s = max(step_s, window_s / _MOST_POINTS)
-        samples = self._keeper.history(window_s, step_s)[-_MOST_POINTS:]
+        step, samples = self._past.samples(window_s, step_s)
         shown = [own_share(sample, tenant_id) for sample in samples]
-        return {"step_s": step_s, **series_json(shown, fleet=not tenant_id)}
+        return {"step_s": step, **series_json(shown, fleet=not tenant_id)}
 
     async def _far(self) -> FarLook:
         """What the far parts said last."""
