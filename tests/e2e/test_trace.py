@@ -165,8 +165,10 @@ async def test_our_client_carries_the_trace_that_its_program_is_in(
     async with AsyncClient(target, key) as client:
         with tracer.start_as_current_span("program") as program:
             messages = [{"role": "user", "content": _SECRET_TEXT}]
-            await client.complete(two_versions.model, max_new_tokens=3, messages=messages)
+            answer = await client.complete(two_versions.model, max_new_tokens=3, messages=messages)
+        record = await client.get_request(answer.request_id)
     context = program.get_span_context()
+    assert record.trace_id == f"{context.trace_id:032x}"
     rpc = "weir.gateway.v1.InferenceService/Generate"
     trace = await _whole(spans, f"{context.trace_id:032x}", [rpc, "chat", "decode", "settle"])
     assert _named(trace, rpc).parent_id == f"{context.span_id:016x}"
