@@ -11,6 +11,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # They ask one stack of `tests/e2e/conftest.py`.
 _TOGETHER = {
+    "tests/doctor/test_top.py": "tests/doctor/test_diagnosis.py",
     "tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_openai_forms.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_chaos.py": "tests/e2e/test_abort.py",
@@ -26,6 +27,7 @@ _TOGETHER = {
 # Begun first, so that no process is left alone with one of them in the end.
 _LONG = (
     "tests/cli/test_up.py",
+    "tests/doctor",
     "tests/e2e",
     "tests/worker/engine/test_default_model.py",
     "tests/ratelimiter",
