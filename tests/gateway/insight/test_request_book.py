@@ -7,7 +7,7 @@ import pytest
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord
 from weir.directory.v1.directory_pb2 import Policy
 from weir_core.clock import ManualClock
-from weir_core.errors import Reason, WeirError
+from weir_core.errors import LimitExceeded, Reason, WeirError
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.trail import Moment, Trail
 from weir_gateway.insight.request_book import RequestBook, level_for
@@ -94,13 +94,30 @@ def test_a_trail_holds_a_bounded_number_of_moments() -> None:
     assert trail.moments[-1][2] == {"attempt": 999}
 
 
+def test_a_kept_error_holds_no_frames_and_so_nothing_of_a_prompt() -> None:
+    trail = Trail("req_1", caller("acme"), ManualClock())
+    for error in (
+        WeirError(Reason.INTERNAL, "a", field="f", retry_after_s=1.5, metadata={"limit": "x"}),
+        LimitExceeded(Reason.QUOTA_STOPPED, "b", [], retry_after_s=None),
+    ):
+        try:
+            raise error
+        except WeirError as raised:
+            trail.note(Moment.STOPPED, error=raised)
+    trail.refuse(error)
+    kept = [fields["error"] for _, _, fields in trail.moments if fields]
+    assert [one.__traceback__ for one in (*kept, trail.error)] == [None] * 4
+    assert (kept[0].field, kept[0].retry_after_s, kept[0].metadata) == ("f", 1.5, {"limit": "x"})
+
+
 def test_a_refusal_is_kept_once_and_never_of_what_has_ended() -> None:
     kept: list[Trail] = []
     trail = Trail("req_1", caller("acme"), ManualClock(), kept.append)
     first, second = WeirError(Reason.QUEUE_FULL, "a"), WeirError(Reason.INTERNAL, "b")
     trail.refuse(first)
     trail.refuse(second)
-    assert (trail.error, len(kept)) == (first, 1)
+    assert trail.error is not None
+    assert (trail.error.reason, len(kept)) == (Reason.QUEUE_FULL, 1)
     ended = Trail("req_2", caller("acme"), ManualClock(), kept.append)
     ended.close(LifecycleRecord(), None)
     ended.refuse(second)

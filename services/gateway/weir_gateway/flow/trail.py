@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weir.common.v1.lifecycle_pb2 import LifecycleRecord, TerminalRecord
 from weir.common.v1.subject_pb2 import Subject
 from weir_core.clock import Clock
-from weir_core.errors import WeirError
+from weir_core.errors import LimitExceeded, WeirError
 from weir_core.ids import new_request_id
 from weir_core.telemetry.context import bind_request
 from weir_gateway.caller.caller import Caller
@@ -119,6 +119,9 @@ class Trail:
 
     def note(self, kind: Moment, **fields: Any) -> None:
         """Adds a moment; of very many those in the middle are left out."""
+        error = fields.get("error")
+        if error is not None:
+            fields["error"] = _without_frames(error)
         self.moments.append((self._clock.now_us(), kind, fields or None))
         if len(self.moments) > _MOST_MOMENTS:
             del self.moments[_FIRST_KEPT]
@@ -138,7 +141,7 @@ class Trail:
             return
         if self.live is not None and self.live.facts.accepted_us:
             return
-        self.live, self.error = None, error
+        self.live, self.error = None, _without_frames(error)
         if self.moments[-1][1] is not Moment.REFUSED:
             self.note(Moment.REFUSED, error=error)
         self._keep(self)
@@ -160,6 +163,25 @@ class Trail:
         other.asked = True
         other.note(Moment.DEGRADED, degradations=changes, error=refused)
         return other
+
+
+def _without_frames(error: WeirError) -> WeirError:
+    """What an error tells: its traceback would keep what its frames held, such as prompts."""
+    if isinstance(error, LimitExceeded):
+        return LimitExceeded(
+            error.reason,
+            error.message,
+            error.violations,
+            retry_after_s=error.retry_after_s,
+            field=error.field,
+        )
+    return WeirError(
+        error.reason,
+        error.message,
+        field=error.field,
+        retry_after_s=error.retry_after_s,
+        metadata=error.metadata,
+    )
 
 
 def begin_trail(caller: Caller, clock: Clock, keep: Keep) -> Trail:
