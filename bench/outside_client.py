@@ -52,7 +52,7 @@ class Outside:
 
     @property
     def error(self) -> float:
-        """The larger relative difference of the medians."""
+        """The larger relative difference."""
         return max(self._difference("ttft_s"), self._difference("output_tokens_s"))
 
     @property
@@ -82,10 +82,12 @@ class Outside:
         return {"ours": self.ours, "aiperf": self.theirs}
 
     def _difference(self, name: str) -> float:
-        ours, theirs = (
-            median(getattr(one, name) for one in told) for told in self._both().values()
-        )
-        return float(abs(theirs - ours) / ours)
+        """Of the median of the turns' ratios: two turns that follow each other share a machine."""
+        ratios = [
+            getattr(theirs, name) / getattr(ours, name)
+            for ours, theirs in zip(self.ours, self.theirs, strict=True)
+        ]
+        return float(abs(median(ratios) - 1))
 
 
 def _medians_ms(told: Sequence[Told]) -> float:
