@@ -24,11 +24,15 @@ _TOGETHER = {
     "tests/e2e/test_worker_loss.py": "tests/e2e/test_prefix_placement.py",
 }
 
+# Folders that share one stack and one browser.
+_WHOLE = ("tests/console",)
+
 # Begun first, so that no process is left alone with one of them in the end.
 _LONG = (
     "tests/cli/test_up.py",
     "tests/doctor",
     "tests/e2e",
+    "tests/console",
     "tests/worker/engine/test_default_model.py",
     "tests/ratelimiter",
     "tests/docs",
@@ -56,4 +60,5 @@ def begins(item: pytest.Item) -> tuple[int, str]:
 
 def _unit(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    return _TOGETHER.get(file, file)
+    whole = next((one for one in _WHOLE if PurePath(file).is_relative_to(one)), file)
+    return _TOGETHER.get(whole, whole)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -14,7 +14,7 @@ from weir.gateway.v1.inference_service_pb2 import GenerateRequest
 if TYPE_CHECKING:
     from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceAsyncStub
 
-PLANS = [
+PLANS: list[dict[str, Any]] = [
     {
         "id": "team",
         "limits": [
@@ -27,7 +27,7 @@ PLANS = [
     },
     {"id": "trial", "limits": [{"id": "tpm", "resource": "tokens", "rate": "100/min"}]},
 ]
-TENANTS = {
+TENANTS: dict[str, dict[str, Any]] = {
     "acme": {
         "plan": "team",
         "name": "Acme",

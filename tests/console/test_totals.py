@@ -27,16 +27,16 @@ async def test_pages_and_ledger_agree_to_the_token(visits: Visits, site: Deploym
         # The ledger is written within moments of a request's end; the page reads it every 10 s.
         row = visit.page.locator("main tbody tr", has=visit.page.get_by_text(tenant, exact=True))
         mine = await _settled(site, visit, tenant)
-        tokens = _sum(mine, "tokens")
+        total = _sum(mine, "tokens")
         # Also those that were cancelled while they waited, and cost nothing.
         requests = f"{sum(row.kind == 'charge' for row in mine):,}"
-        await expect(row.get_by_role("cell").nth(9)).to_have_text(tokens, timeout=WITHIN_MS)
+        await expect(row.get_by_role("cell").nth(9)).to_have_text(total, timeout=WITHIN_MS)
         await expect(row.get_by_role("cell").nth(6)).to_have_text(requests)
         await visit.open(f"tenants/{tenant}?by=key")
-        await expect(visit.page.locator(".stat", has_text="Tokens today")).to_contain_text(tokens)
-        total = visit.page.locator("tr[data-total=usage] td")
+        await expect(visit.page.locator(".stat", has_text="Tokens today")).to_contain_text(total)
+        sums = visit.page.locator("tr[data-total=usage] td")
         want = ["Total", requests, *(_sum(mine, name) for name in ("prompt", "cached"))]
-        await expect(total).to_have_text([*want, _sum(mine, "completion"), tokens, _money(mine)])
+        await expect(sums).to_have_text([*want, _sum(mine, "completion"), total, _money(mine)])
         account = visit.page.get_by_role("region", name="Account against ledger")
         await expect(account.get_by_text("agree").first).to_be_visible()
         assert "differ" not in (await account.inner_text()).replace("Difference", "")
