@@ -74,10 +74,13 @@ class Site:
         """What `weir doctor` says of the last phase beside the one before."""
         now = time.monotonic()
         since, baseline = now - self.began[-1], self.began[-1] - self.began[-2]
-        ended = await self.weir(
-            "doctor", *what, "--since", f"{since:.1f}s", "--baseline", f"{baseline:.1f}s",
-            "--output", "json",
-        )  # fmt: skip
+        return await self.doctor_of(
+            *what, "--since", f"{since:.1f}s", "--baseline", f"{baseline:.1f}s"
+        )
+
+    async def doctor_of(self, *arguments: str) -> dict[str, Any]:
+        """What `weir doctor` says with these arguments."""
+        ended = await self.weir("doctor", *arguments, "--output", "json")
         assert ended.returncode in (0, 1), ended
         told: dict[str, Any] = json.loads(ended.stdout)
         assert ended.returncode == (0 if told["healthy"] else 1), ended

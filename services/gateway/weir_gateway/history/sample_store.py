@@ -1,7 +1,8 @@
 """Keeps samples: fine ones of the last hour, coarse ones of the last day, within a bound."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from weir.gateway.v1.history_service_pb2 import HistorySample
 from weir_gateway.history.joining import join
@@ -13,8 +14,27 @@ COARSE_FINES = 12
 MAX_BYTES = 32_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSamples:
+    """Serialised samples, the oldest first; reading them takes a while."""
+
+    fine: Sequence[bytes]
+    coarse: Sequence[bytes]
+
+    def since(self, begin_us: int) -> list[HistorySample]:
+        """Those that began at `begin_us` (Unix) or later, the oldest first and none twice."""
+        fine = _read(self.fine, lambda sample: _begin_us(sample) >= begin_us)
+        if fine and len(fine) < len(self.fine):
+            return fine
+        before_us = _begin_us(fine[0]) if fine else None
+        coarse = _read(
+            self.coarse, lambda sample: _is_between(sample, begin_us, before_us), skips=True
+        )
+        return [*coarse, *fine]
+
+
 class SampleStore:
-    """Samples as they are sent, serialised: a twentieth of what the objects take.
+    """Samples as they are sent, serialised, so that their bytes are known and few.
 
     With fine samples of 5 s it holds an hour of them and a day of coarse ones. When it holds
     `max_bytes`, the oldest coarse sample goes, then the oldest fine one.
@@ -48,21 +68,13 @@ class SampleStore:
         while self._bytes > self._max_bytes:
             self._drop(self._coarse or self._fine)
 
+    def copy(self) -> "KeptSamples":
+        """What is kept now, to be read elsewhere."""
+        return KeptSamples(tuple(self._fine), tuple(self._coarse))
+
     def since(self, begin_us: int) -> list[HistorySample]:
-        """Those that began at `begin_us` (Unix) or later, the oldest first and none twice."""
-        fine = _read(self._fine, lambda sample: _begin_us(sample) >= begin_us)
-        oldest_us = _begin_us(fine[0]) if fine else None
-        if fine and len(fine) < len(self._fine):
-            return fine
-        coarse = _read(
-            self._coarse,
-            lambda sample: (
-                _begin_us(sample) >= begin_us
-                and (oldest_us is None or sample.end_time.ToMicroseconds() <= oldest_us)
-            ),
-            skips=True,
-        )
-        return [*coarse, *fine]
+        """See `KeptSamples.since`."""
+        return self.copy().since(begin_us)
 
     def _keep(self, ring: deque[bytes], sample: HistorySample, most: int) -> None:
         kept = sample.SerializeToString()
@@ -76,7 +88,7 @@ class SampleStore:
 
 
 def _read(
-    ring: deque[bytes], wanted: Callable[[HistorySample], bool], *, skips: bool = False
+    ring: Sequence[bytes], wanted: Callable[[HistorySample], bool], *, skips: bool = False
 ) -> list[HistorySample]:
     """The newest that are wanted, up to the first that is not; or all of them with `skips`."""
     found: list[HistorySample] = []
@@ -92,3 +104,8 @@ def _read(
 
 def _begin_us(sample: HistorySample) -> int:
     return sample.end_time.ToMicroseconds() - sample.duration.ToMicroseconds()
+
+
+def _is_between(sample: HistorySample, begin_us: int, end_us: int | None) -> bool:
+    ended = end_us is None or sample.end_time.ToMicroseconds() <= end_us
+    return ended and _begin_us(sample) >= begin_us

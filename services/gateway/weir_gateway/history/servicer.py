@@ -59,10 +59,9 @@ class HistoryServicer(Base):
             window_s = _seconds("window", request.window, 1.0, _LONGEST_S)
         if request.HasField("step"):
             step_s = _seconds("step", request.step, 0.0, _LONGEST_S)
+        samples = await self._keeper.read(window_s, step_s)
         return GetHistoryResponse(
-            samples=[
-                own_share(sample, tenant_id) for sample in self._keeper.history(window_s, step_s)
-            ],
+            samples=[own_share(sample, tenant_id) for sample in samples],
             gateway_id=self._keeper.gateway_id,
             start_time=timestamp(self._keeper.start_us),
         )
