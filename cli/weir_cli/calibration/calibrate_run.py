@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import shutil
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -87,8 +87,8 @@ async def _measure(
 @asynccontextmanager
 async def _site(options: CalibrationOptions, progress: CalibrationProgress) -> AsyncIterator[Site]:
     if not options.url:
-        with TemporaryDirectory(prefix="weir-calibrate-") as folder:
-            opened = open_own_site(options.model, options.null, Path(folder), progress.say)
+        with _empty(options.out / "stack") as folder:
+            opened = open_own_site(options.model, options.null, folder, progress.say)
             async with opened as own:
                 yield own
         return
@@ -101,6 +101,17 @@ async def _site(options: CalibrationOptions, progress: CalibrationProgress) -> A
     door = scheduler_door(options.address, options.state_dir)
     async with open_running_site(caller, door, options.directory, options.out) as running:
         yield running
+
+
+@contextmanager
+def _empty(folder: Path) -> Iterator[Path]:
+    """A folder that is empty now, whatever a killed run has left, and gone afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(parents=True)
+        yield folder.resolve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _journal_path(options: CalibrationOptions) -> Path:

@@ -23,7 +23,7 @@ class CalibrationProgress:
     def __init__(self, seconds: float, *, quiet: bool = False) -> None:
         self._seconds = seconds
         self._done_s = 0.0
-        self._begin = time.monotonic()
+        self._took_s = self._measured_s = 0.0
         self._quiet = quiet
         console = Console(file=sys.stderr)
         self._bar = RichProgress(
@@ -56,10 +56,12 @@ class CalibrationProgress:
         self._bar.update(self._task, description=name)
         begin = time.monotonic()
         yield
+        took_s = time.monotonic() - begin
+        self._took_s += took_s
+        self._measured_s += expected_s
         self.credit(expected_s)
         if self._lines:
-            took = time.monotonic() - begin
-            print(f"{name}: {took:.1f} s, {self.left_text()} left", file=sys.stderr, flush=True)
+            print(f"{name}: {took_s:.1f} s, {self.left_text()} left", file=sys.stderr, flush=True)
 
     def credit(self, expected_s: float) -> None:
         """Something is done, or need not be done."""
@@ -73,7 +75,11 @@ class CalibrationProgress:
 
     def left_text(self) -> str:
         """Such as `about 4 min 10 s`."""
-        seconds = max(0, round(self._seconds - self._done_s))
+        seconds = round(max(0.0, self._seconds - self._done_s) * self._slowness())
         return (
             f"about {seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"about {seconds} s"
         )
+
+    def _slowness(self) -> float:
+        """Time that the measurements of this run took, by what they were expected to take."""
+        return max(1.0, self._took_s / self._measured_s) if self._measured_s else 1.0

@@ -45,6 +45,7 @@ def test_a_killed_calibration_goes_on_and_its_values_are_applied(tmp_path: Path)
     _check_numbers(numbers, names)
     for name in ("summary.txt", "report.html", "goodput.svg", "agreement.json", "worker.yaml"):
         assert (out / name).stat().st_size > 0
+    assert not (out / "stack").exists()
     (stored,) = home.glob("profiles/*/null/v0001.yaml")
     assert stored.read_bytes() == (out / "profile.yaml").read_bytes()
     _check_applied(tmp_path, out, numbers)
