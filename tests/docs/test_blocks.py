@@ -23,7 +23,6 @@ NOT_RUN = {
     "README.zh.md": ["fetches this repository"],
     "docs/engines.md": ["needs vLLM", "needs llama.cpp", "needs llama-cpp-python"],
     "docs/envoy.md": ["needs Envoy; tests/ratelimiter/test_envoy_proxy.py starts one"],
-    "docs/explain.md": ["shows what is printed for a request of another day"],
     "docs/models.md": [
         "fetches and converts hundreds of megabytes; tests/cli/test_models.py does so in small",
         "measures for minutes; tests/worker/numerics/test_rotation.py does so in small",
