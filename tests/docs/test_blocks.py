@@ -34,10 +34,6 @@ NOT_RUN = {
         "needs Phoenix; tests/e2e/test_phoenix.py starts one",
         "needs an image of Jaeger",
     ],
-    "docs/traces.md": [
-        "needs Phoenix; tests/e2e/test_phoenix.py starts one",
-        "needs an image of Jaeger",
-    ],
     "libs/weir_client/README.md": ["installs; tests/client/test_wheel_alone.py does"],
     "libs/weir_core/README.md": ["a part of a service's __main__"],
 }
