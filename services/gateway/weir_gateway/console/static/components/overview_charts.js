@@ -43,7 +43,7 @@ export function overviewCharts(admin, signal) {
         { key: "waiting", label: "waiting", color: "series-2" },
       ],
     },
-    {
+    admin && {
       title: "Oldest wait",
       format: duration,
       series: [{ key: "oldest_wait_s", label: "oldest", color: "series-2" }],
@@ -56,5 +56,6 @@ export function overviewCharts(admin, signal) {
       series: [{ key: "kv_use", label: "of all", color: "series-1" }],
     },
   ];
-  return all.filter(Boolean).map((options) => timeChart({ ...options, span: 4, group, height: 132 }, signal));
+  const shape = { span: admin ? 4 : 6, group, height: 132 };
+  return all.filter(Boolean).map((options) => timeChart({ ...options, ...shape }, signal));
 }

@@ -58,7 +58,7 @@ export function open(root, { session, query, signal }) {
       card("Refused by limit", { span: 6, aside: "last minute" }, parts.refusals),
       card("Waiting by reason", { span: 6 }, parts.reasons),
       admin && card("Busiest tenants", { span: 6, bare: true }, parts.tenants),
-      card("Models", { span: 6, bare: true }, parts.models),
+      card("Models", { span: admin ? 6 : 12, bare: true }, parts.models),
     ),
   ]);
 
@@ -236,7 +236,7 @@ function drawWorkers(part, figures) {
     "workers",
     count(ready),
     `of ${count(total)}`,
-    trouble || `${plural(running, "request")} running`,
+    trouble || `${count(running)} running`,
     ready === 0 ? "bad" : lost ? "warn" : "",
   );
   figures.set("kv", percent(used), "", `of ${count(blocks)}`);
