@@ -140,6 +140,7 @@ def _header(site: FuzzSite, rpc: Rpc, manner: Manner) -> str:
         return "Bearer wrong"
     secrets = {
         Door.TENANT: site.gateway.key.secret,
+        Door.VIEWER: site.gateway.key.secret,
         Door.ADMIN: ADMIN_SECRET,
         Door.CLUSTER: secret_of(rpc.name),
     }
