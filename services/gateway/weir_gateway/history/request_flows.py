@@ -41,17 +41,17 @@ class RequestFlows:
 
     def take(self, living: Iterable[LiveRequest]) -> list[RequestFlow]:
         """Everything since the last time, with what lives now."""
+        before, self._counted = self._counted, {}
         for live in living:
-            self._count_live(live)
+            self._count_live(live, before.get(live.id, 0))
         taken, self._tallies = self._tallies, {}
         return fewer([tally.message(*key) for key, tally in taken.items()])
 
-    def _count_live(self, live: LiveRequest) -> None:
+    def _count_live(self, live: LiveRequest, before: int) -> None:
         tally, facts = self._of(live), live.facts
         tally.in_flight += 1
         tally.queued += live.state is State.QUEUED
         if facts.output_tokens:
-            before = self._counted.get(live.id, 0)
             tally.output_tokens += max(0, facts.output_tokens - before)
             self._counted[live.id] = max(before, facts.output_tokens)
 
