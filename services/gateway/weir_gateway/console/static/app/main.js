@@ -1,6 +1,7 @@
 // Where the console begins: who is looking, then the frame and its pages, or the login.
 
 import { get, useSession } from "../lib/api.js";
+import { nameSeries, SERIES } from "../lib/colors.js";
 import { fill } from "../lib/dom.js";
 import { failure } from "../components/bits.js";
 import { go, startRouter } from "./router.js";
@@ -13,11 +14,19 @@ async function start() {
   try {
     const session = await get("session");
     useSession(session.csrf, (error) => leave(error.message));
+    await giveColors(session);
     startShell(root, session, leave);
   } catch (error) {
     if (error.status === 401) leave("");
     else fill(root, failure(error, start));
   }
+}
+
+/** The first tenants have their colours before any page is drawn: the same after each reload. */
+async function giveColors(session) {
+  if (session.tenant) return nameSeries([session.tenant]);
+  const answer = await get("tenants", { page_size: SERIES }).catch(() => ({ tenants: [] }));
+  return nameSeries(answer.tenants.map((tenant) => tenant.id));
 }
 
 function showLogin() {

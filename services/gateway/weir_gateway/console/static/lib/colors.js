@@ -1,6 +1,7 @@
 // One colour for each tenant, model or limit, the same on every page of a visit.
 
-const SERIES = 8;
+/** How many there are; further names share them. */
+export const SERIES = 8;
 const given = new Map();
 
 /** Name of the token of a thing's colour; by the order in which things were seen. */
