@@ -51,7 +51,7 @@ class RequestFlows:
         tally, facts = self._of(live), live.facts
         tally.in_flight += 1
         tally.queued += live.state is State.QUEUED
-        if facts.output_tokens:
+        if facts.output_tokens or before:
             tally.output_tokens += max(0, facts.output_tokens - before)
             self._counted[live.id] = max(before, facts.output_tokens)
 
