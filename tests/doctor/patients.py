@@ -155,10 +155,10 @@ TENANT = (
     ),
     Patient(
         "long prompts in the same steps",
-        [Clients(2, fresh(2_000), tenant="acme"), _BOB],
+        [Clients(1, fresh(4_000), output=4, tenant="acme"), _BOB],
         [
-            Clients(2, fresh(2_000), tenant="acme"),
-            Clients(6, fresh(3_500), output=2, tenant="globex"),
+            Clients(1, fresh(4_000), output=4, tenant="acme"),
+            Clients(5, fresh(4_000), output=2, tenant="globex"),
         ],
         asked=_ASK,
         first=("needs_dedicated_pool",),

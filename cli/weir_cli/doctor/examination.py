@@ -32,6 +32,7 @@ from weir_cli.doctor.ttft import ttft_rose
 NEGLIGIBLE = 0.1
 """Share of a symptom below which a cause is not told: it moves with the noise of the others."""
 
+UNKNOWN = "unknown"
 CAUSES: tuple[Cause, ...] = (
     WorkersGone(),
     LongPrompts(),
@@ -76,7 +77,10 @@ def ttft(evidence: Evidence) -> Verdict:
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """One finding for each cause and subject, by the largest share that it explains."""
+    """One finding for each cause and subject, by the largest share that it explains.
+
+    What has no known cause comes last: a known one may be behind it.
+    """
     merged: dict[tuple[str, str], Finding] = {}
     for one in findings:
         known = merged.get((one.cause, one.subject))
@@ -84,7 +88,7 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
             merged[one.cause, one.subject] = one
         else:
             merged[one.cause, one.subject] = replace(known, share=max(known.share, one.share))
-    return sorted(merged.values(), key=lambda one: -one.share)
+    return sorted(merged.values(), key=lambda one: (one.cause == UNKNOWN, -one.share))
 
 
 def _each_model(evidence: Evidence, symptom: Symptom) -> Verdict:
@@ -118,7 +122,7 @@ def _unknown(excess: Excess, model: str) -> Finding:
     parts = sorted(excess.parts.items(), key=lambda part: -part[1])
     named = ", ".join(f"{part} ({excess.share(part):.0%})" for part, _ in parts[:3])
     return Finding(
-        cause="unknown",
+        cause=UNKNOWN,
         symptom=excess.symptom,
         share=1.0,
         subject=model,
