@@ -81,14 +81,20 @@ class DocsStack:
 
 
 @contextmanager
-def docs_stack(folder: Path) -> Iterator[DocsStack]:
-    """Runs it; blocks until it serves."""
+def docs_stack(folder: Path, model_folder: Path | None = None) -> Iterator[DocsStack]:
+    """Runs it; blocks until it serves.
+
+    Args:
+        model_folder: of a model that computes; None: the one that does not.
+    """
+    served = ModelFolder(model_folder or ensure_null_model(models_home() / NULL_MODEL))
     key = generate_key("docs")
     directory = folder / "directory.yaml"
-    directory.write_text(yaml.safe_dump(_document(key.id, key.hash.hex()), sort_keys=False))
+    directory.write_text(yaml.safe_dump(_document(served, key.id, key.hash.hex()), sort_keys=False))
     with RunningStack(
         folder,
-        *("--null", "--directory", str(directory)),
+        *(("--model", str(model_folder)) if model_folder else ("--null",)),
+        *("--directory", str(directory)),
         *("--database", f"sqlite:///{folder}/directory.sqlite"),
         environment={"WEIR_API_KEY": key.secret, **_SETTINGS},
     ) as running:
@@ -104,15 +110,14 @@ def docs_stack(folder: Path) -> Iterator[DocsStack]:
         yield DocsStack(running, directory, key.secret, model)
 
 
-def _document(key_id: str, key_hash: str) -> dict[str, Any]:
-    served = ModelFolder(ensure_null_model(models_home() / NULL_MODEL))
+def _document(served: ModelFolder, key_id: str, key_hash: str) -> dict[str, Any]:
     owner = {"id": key_id, "user": "demo", "hash": f"sha256:{key_hash}"}
     return {
         "plans": [{"id": "demo", "limits": _LIMITS}],
         "models": [
             {
                 "name": served.path.name,
-                "aliases": _ALIASES,
+                "aliases": [alias for alias in _ALIASES if alias != served.path.name],
                 "versions": [{"version": "1", "folder": str(served.path)}],
                 "max_context": served.max_context,
                 "price": {"input": 0.15, "output": 0.6},

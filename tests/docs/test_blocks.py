@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.default_model import default_model_folder
 from tests.docs.blocks import Block, blocks_of, pages
 from tests.docs.page_run import PageRun
 from tests.docs.site import DocsStack, docs_stack
@@ -37,6 +38,19 @@ NOT_RUN = {
     "libs/weir_client/README.md": ["installs; tests/client/test_wheel_alone.py does"],
     "libs/weir_core/README.md": ["a part of a service's __main__"],
 }
+# Run with the default model too, in the long runs.
+_ASKING = (
+    "README.md",
+    "docs/start.md",
+    "docs/api/responses.md",
+    "docs/api/embeddings.md",
+    "docs/batches.md",
+    "docs/idempotency.md",
+    "docs/jobs.md",
+    "docs/sessions.md",
+    "docs/explain.md",
+    "libs/weir_client/README.md",
+)
 # Checked to be the same, block by block, by tests/repo/test_site.py.
 SAME = {"README.zh.md": "README.md"}
 
@@ -84,6 +98,24 @@ def test_every_stack_that_a_page_starts_answers(
             run.run(block)
     finally:
         run.close()
+
+
+@pytest.mark.soak
+@pytest.mark.model
+@pytest.mark.timeout(900)
+def test_pages_that_ask_for_answers_work_with_a_model_that_gives_some(tmp_path: Path) -> None:
+    home = tmp_path / "stack"
+    home.mkdir()
+    with docs_stack(home, default_model_folder()) as stack:
+        for page in _ASKING:
+            folder = tmp_path / page.replace("/", "-")
+            folder.mkdir()
+            run = PageRun(stack, folder)
+            try:
+                for block in _to_run(page):
+                    run.run(block)
+            finally:
+                run.close()
 
 
 def test_every_block_names_a_language_that_is_run() -> None:
