@@ -13,8 +13,8 @@ export const code = (text) => h("code", null, text);
 /** A square in the colour of a name. */
 export const swatch = (name) => h("span.swatch", { vars: { "--swatch": `var(--${seriesOf(name)})` } });
 
-/** A name with its colour. */
-export const named = (name) => h("span.named", null, swatch(name), name);
+/** A name with its colour; `id`: whose colour, if it is shown by another name. */
+export const named = (name, id = name) => h("span.named", null, swatch(id), name);
 
 /** An instant in local time, UTC when hovered. */
 export const time = (text) =>

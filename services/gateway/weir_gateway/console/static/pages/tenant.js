@@ -91,7 +91,7 @@ export function open(root, { params, query, session, signal, setCrumbs }) {
 function drawHead(box, { tenant }, session) {
   fill(
     box,
-    named(tenant.name || tenant.id),
+    named(tenant.name || tenant.id, tenant.id),
     tenant.suspended ? badge("suspended", "bad") : badge("active", "good"),
     badge(`plan ${tenant.plan}`),
     badge(`weight ${tenant.weight}`),
