@@ -264,13 +264,13 @@ class Bench:
         worker_id: str = "w1",
         *,
         finished: Sequence[AttemptEnd] = (),
-        load: Mapping[str, int] | None = None,
+        load: Mapping[str, Any] | None = None,
         draining: bool = False,
     ) -> None:
         """A report of a worker: what it runs by the test's script."""
         running = tuple(self.running[worker_id].values())
         held = sum(progress.kv_blocks for progress in running)
-        values = {
+        values: dict[str, Any] = {
             "free_kv_blocks": self.blocks[worker_id] - held,
             "held_kv_blocks": held,
             "report_time_us": self.clock.now_us(),
