@@ -23,7 +23,7 @@ def recommend(found: Findings, policy: Advice) -> Recommendation:
     """Every value of a worker's batches, from what was measured."""
     alpha = _alpha(found)
     size = _batch_size(found)
-    streams = int(size.value)
+    streams = int(size.value) if found.peaked else found.best.streams
     parameters = (
         size,
         _batch_tokens(found, streams, float(alpha.value)),
@@ -53,7 +53,7 @@ def _batch_size(found: Findings) -> Advice:
 
 def _concurrent(found: Findings, streams: int) -> Advice:
     if not found.peaked:
-        value = max(streams, default_of("max_concurrent_requests"))
+        value = default_of("max_concurrent_requests")
         return advice("max_concurrent_requests", value, "no peak of goodput was reached")
     why = "more would only wait in the worker, where neither weights nor policy order them"
     return advice("max_concurrent_requests", streams, why)
@@ -70,6 +70,8 @@ def _batch_tokens(found: Findings, streams: int, alpha: float) -> Advice:
         f"least one of the whole context ({worker.max_context}), at most what the KV cache holds "
         f"({worker.kv_blocks * worker.block_size})"
     )
+    if not found.peaked:
+        value = max(value, int(default_of("max_batch_tokens")))
     return advice("max_batch_tokens", value, why)
 
 
@@ -104,6 +106,9 @@ def _alpha(found: Findings) -> Advice:
 
 def _step_tokens(found: Findings, streams: int) -> Advice:
     worker, cost = found.worker, found.served.cost
+    if not found.peaked:
+        why = "no peak of goodput was reached: what a full batch leaves is not known"
+        return advice("max_step_tokens", worker.max_step_tokens, why)
     target_ms = found.targets.itl_ms or found.targets.tpot_ms
     if target_ms is None:
         return advice("max_step_tokens", worker.max_step_tokens, "no target between tokens")

@@ -51,6 +51,17 @@ def test_concurrency_is_where_goodput_peaks_and_every_value_has_a_reason() -> No
     }  # fmt: skip
 
 
+def test_a_peak_that_was_not_seen_lowers_nothing() -> None:
+    found = findings()
+    rising = replace(found, levels=[one for one in found.levels if one.streams <= 8])
+    assert not rising.peaked
+    values = _values(recommend(rising, _POLICY))
+    assert values["max_batch_size"] == 64
+    assert values["max_concurrent_requests"] == 256
+    assert values["max_step_tokens"] == 512
+    assert float(values["max_batch_tokens"]) >= 65_536
+
+
 def test_a_kind_of_request_that_dies_at_a_level_keeps_it_from_being_the_best() -> None:
     measured = grid()
     failing = measured["long-long", 8]
