@@ -14,6 +14,7 @@ from weir_core.clock import Clock, SystemClock
 from weir_core.directory.watcher import DirectoryWatcher
 from weir_core.errors.startup import StartupError
 from weir_core.process.process_servicer import add_process_service
+from weir_core.repeating import Repeating
 from weir_core.rpc.channel import open_channel
 from weir_core.rpc.interceptors import (
     MetricsInterceptor,
@@ -34,7 +35,6 @@ from weir_ratelimiter.ledger_servicer import LedgerServicer
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.opened_store import OpenedStore
-from weir_ratelimiter.periodic import Periodic
 from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.servicer import SERVICE, RateLimiterServicer
 from weir_ratelimiter.settings import RateLimiterSettings
@@ -112,7 +112,7 @@ class RateLimiterApp:
                 self._settings, limiter, self._interceptors, self._now_ms
             )
         self._follow_directory(limiter)
-        self._run(Periodic("sweep", self._settings.sweep_interval_s, limiter.sweep))
+        self._run(Repeating("sweep", limiter.sweep, self._settings.sweep_interval_s))
 
     async def drain(self) -> None:
         """End what callers keep open; call it before the server is stopped. Idempotent."""
@@ -184,7 +184,7 @@ class RateLimiterApp:
                 await self._known.wait()
         self._limiter.book  # noqa: B018 - refuses before the first
 
-    def _run(self, task: Periodic | DirectoryFollower | DirectoryWatcher) -> None:
+    def _run(self, task: Repeating | DirectoryFollower | DirectoryWatcher) -> None:
         task.start()
         self._closing.push_async_callback(task.stop)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from weir_ratelimiter.periodic import Periodic
+from weir_core.repeating import Repeating
 from weir_ratelimiter.store.base import Store
 
 
@@ -12,5 +12,5 @@ class OpenedStore:
     """A store, what to start once the limiter is there, and whether it works on a share."""
 
     store: Store
-    tasks: Sequence[Periodic]
+    tasks: Sequence[Repeating]
     degraded: Callable[[], bool] = lambda: False

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from weir_core.repeating import Repeating
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.memory_options import memory_options
 from weir_ratelimiter.opened_store import OpenedStore
-from weir_ratelimiter.periodic import Periodic
 from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
 from weir_ratelimiter.store.address import shown
@@ -52,8 +52,8 @@ async def open_shared(
         await parts.store.close()
         raise
     _log.info("store_opened", address=shown(address), degraded=parts.mode.degraded)
-    maintenance = Periodic("maintenance", settings.fsync_interval_s, parts.local.maintain)
-    watch = Periodic("store-watch", _WATCH_INTERVAL_S, parts.watch.tick)
+    maintenance = Repeating("maintenance", parts.local.maintain, settings.fsync_interval_s)
+    watch = Repeating("store-watch", parts.watch.tick, _WATCH_INTERVAL_S)
     return OpenedStore(parts.store, [maintenance, watch], lambda: parts.mode.degraded)
 
 

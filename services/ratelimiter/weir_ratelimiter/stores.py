@@ -5,11 +5,11 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from weir_core.repeating import Repeating
 from weir_core.telemetry.logs import get_logger
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.memory_options import memory_options
 from weir_ratelimiter.opened_store import OpenedStore
-from weir_ratelimiter.periodic import Periodic
 from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
 from weir_ratelimiter.store.address import MEMORY, check_address
@@ -60,4 +60,4 @@ def open_memory(
     store = MemoryStore(log, time.now_ms)
     _log.info("journal_replayed", folder=settings.journal, **store.stats())
     StoreCollector(store, registry)
-    return OpenedStore(store, [Periodic("maintenance", settings.fsync_interval_s, store.maintain)])
+    return OpenedStore(store, [Repeating("maintenance", store.maintain, settings.fsync_interval_s)])

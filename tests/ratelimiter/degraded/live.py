@@ -13,13 +13,13 @@ from weir.directory.v1 import directory_pb2 as pb
 from weir_core.clock import SystemClock
 from weir_core.config import load_settings
 from weir_core.directory import DirectoryIndex
+from weir_core.repeating import Repeating
 from weir_ratelimiter.directory.book import LimitBook
 from weir_ratelimiter.domain.change import LedgerEvent
 from weir_ratelimiter.domain.subject import Subject
 from weir_ratelimiter.limiter import Limiter
 from weir_ratelimiter.metrics import LimiterMetrics
 from weir_ratelimiter.opened_store import OpenedStore
-from weir_ratelimiter.periodic import Periodic
 from weir_ratelimiter.record import RecordSigner
 from weir_ratelimiter.settings import RateLimiterSettings
 from weir_ratelimiter.steady_time import SteadyTime
@@ -86,7 +86,7 @@ async def live_replica(
         opened = await open_store(settings, time, registry, replica.limits_of)
         closing.push_async_callback(opened.store.close)
         replica.begin(opened, snapshot, ttl_ms)
-        for task in (*opened.tasks, Periodic("sweep", 0.1, replica.limiter.sweep)):
+        for task in (*opened.tasks, Repeating("sweep", replica.limiter.sweep, 0.1)):
             task.start()
             closing.push_async_callback(task.stop)
         yield replica

@@ -5,9 +5,9 @@ import asyncio
 import structlog
 
 from weir_core.errors import WeirError
+from weir_core.repeating import Repeating
 from weir_gateway.caller.key_uses import KeyUses
 from weir_gateway.directory.sql.source import SqlDirectory
-from weir_gateway.repeating import Repeating
 
 _log = structlog.get_logger(__name__)
 

@@ -5,12 +5,12 @@ from collections import Counter
 from contextlib import suppress
 
 from weir_core.errors import WeirError
+from weir_core.repeating import Repeating
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.batches.batch_store import BatchStore
 from weir_gateway.batches.lease import BatchLease, BatchLeases, LeaseLost
 from weir_gateway.batches.steps import BatchSteps
-from weir_gateway.repeating import Repeating
 from weir_gateway.state.state import State
 
 _log = get_logger(__name__)

@@ -3,12 +3,12 @@
 from starlette.routing import BaseRoute
 
 from weir_core.clock import Clock
+from weir_core.repeating import Repeating
 from weir_gateway.files.file_remover import FileRemover
 from weir_gateway.files.file_store import FileStore
 from weir_gateway.files.pages import FilePages
 from weir_gateway.files.uploader import Uploader
 from weir_gateway.flow.reception import Reception
-from weir_gateway.repeating import Repeating
 from weir_gateway.state.state import State
 
 _SWEEP_S = 60.0

@@ -8,6 +8,7 @@ from weir.gateway.v1.history_service_pb2 import HistorySample, WorkerSample
 from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
 from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
 from weir_core.clock import Clock
+from weir_core.repeating import Repeating
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.history.far_reader import FarLook
 from weir_gateway.history.joining import busiest_tenants, join
@@ -15,7 +16,6 @@ from weir_gateway.history.request_flows import RequestFlows
 from weir_gateway.history.sample_store import SampleStore
 from weir_gateway.history.watcher import Watcher
 from weir_gateway.history.worker_work import work_between
-from weir_gateway.repeating import Repeating
 
 STEP_S = 5.0
 _WITH_LIMITS = 16

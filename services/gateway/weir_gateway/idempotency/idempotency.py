@@ -14,7 +14,7 @@ from weir_gateway.idempotency.claim_store import Claim, ClaimStore
 from weir_gateway.idempotency.kept_answer import KeptAnswer
 from weir_gateway.idempotency.metrics import IdempotencyMetrics
 from weir_gateway.idempotency.scoped_key import ScopedKey
-from weir_gateway.repeating import Repeating
+from weir_core.repeating import Repeating
 
 _log = get_logger(__name__)
 

@@ -3,8 +3,8 @@
 from sqlalchemy import delete, select
 
 from weir_core.clock import Clock
+from weir_core.repeating import Repeating
 from weir_gateway.insight.tables import gateways
-from weir_gateway.repeating import Repeating
 from weir_gateway.state.state import State
 
 _BEAT_S = 10.0

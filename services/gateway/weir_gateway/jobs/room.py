@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from weir.gateway.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
 from weir_core.clock import Clock
+from weir_core.repeating import Repeating
 from weir_core.telemetry.tracing import Tracing
 from weir_gateway.flow.reception import Reception
 from weir_gateway.intake.preparer import Preparer
@@ -27,7 +28,6 @@ from weir_gateway.jobs.submissions import Submissions
 from weir_gateway.jobs.upkeep import JobUpkeep
 from weir_gateway.links.limiter import Limiter
 from weir_gateway.metrics import GatewayMetrics
-from weir_gateway.repeating import Repeating
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
 from weir_gateway.webhooks.room import WebhookRoom

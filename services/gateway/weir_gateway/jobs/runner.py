@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_id
+from weir_core.repeating import Repeating
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.jobs.attempt import AttemptParts, JobAttempt
@@ -19,7 +20,6 @@ from weir_gateway.jobs.outcome import Again, End, Outcome
 from weir_gateway.jobs.tenant_windows import TenantWindows
 from weir_gateway.jobs.turns import Turns
 from weir_gateway.metrics import GatewayMetrics
-from weir_gateway.repeating import Repeating
 
 _log = get_logger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
+from weir_core.repeating import Repeating
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.caller.caller import Caller
@@ -14,7 +15,6 @@ from weir_gateway.links.fleet_reader import FleetReader
 from weir_gateway.prefixes.prefix import Prefix, Warmth
 from weir_gateway.prefixes.store import PrefixStore
 from weir_gateway.prefixes.warmer import Warmer
-from weir_gateway.repeating import Repeating
 
 _log = get_logger(__name__)
 

@@ -5,11 +5,11 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from weir_core.clock import Clock
+from weir_core.repeating import Repeating
 from weir_gateway.flow.reception import Reception
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.room import JobRoom
-from weir_gateway.repeating import Repeating
 from weir_gateway.responses.background import Background
 from weir_gateway.responses.dialect import ResponsesDialect
 from weir_gateway.responses.endpoint import InputTokensEndpoint, ResponsesEndpoint

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from weir_core.errors import WeirError
+from weir_core.repeating import Repeating
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.repeating import Repeating
 from weir_gateway.sessions.cache import SessionCache
 from weir_gateway.sessions.store import Deletion, SessionStore
 

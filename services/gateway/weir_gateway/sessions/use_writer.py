@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from weir_core.clock import Clock
 from weir_core.errors import WeirError
+from weir_core.repeating import Repeating
 from weir_core.telemetry.logs import get_logger
-from weir_gateway.repeating import Repeating
 from weir_gateway.sessions.session import Session
 from weir_gateway.sessions.session_use import SessionUse
 from weir_gateway.sessions.store import SessionStore

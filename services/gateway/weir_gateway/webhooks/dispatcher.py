@@ -5,10 +5,10 @@ import random
 from collections import Counter
 from contextlib import suppress
 
+from weir_core.repeating import Repeating
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.metrics import GatewayMetrics
-from weir_gateway.repeating import Repeating
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.outbox import Outbox
 from weir_gateway.webhooks.sender import Sender

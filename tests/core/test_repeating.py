@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
+from weir_core import repeating
 from weir_core.errors import Reason, WeirError
-from weir_gateway import repeating
-from weir_gateway.repeating import Repeating
+from weir_core.repeating import Repeating
 
 DEADLINE_S = 5.0
 
