@@ -35,6 +35,7 @@ class FakeScheduler(SchedulerServiceServicer):
         self.hold = False
         self.model = "tiny"
         self.states: dict[str, str] = {}
+        self.dedicated = ""
         self.reject: Callable[[sched.Enqueue], sched.Rejected | None] = lambda _: None
         self.enqueued: list[sched.Enqueue] = []
         self.adopted: list[sched.Enqueue] = []
@@ -75,6 +76,7 @@ class FakeScheduler(SchedulerServiceServicer):
             view.registration.worker_id = worker.worker_id
             view.registration.model = self.model
             view.registration.address = worker.server.address
+            view.registration.dedicated_tenant_id = self.dedicated
         return answer
 
     async def ListQueue(

@@ -65,6 +65,7 @@ class FakeWorker(WorkerServiceServicer):
         self.resume = asyncio.Event()
         self.specs: list[work.GenerationSpec] = []
         self.aborts: list[Attempt] = []
+        self.kv_asked = 0
         self.released: list[tuple[str, str]] = []
         self.records: dict[tuple[str, int], TerminalRecord] = {}
 
@@ -94,6 +95,14 @@ class FakeWorker(WorkerServiceServicer):
             owners=[1, 2, 1, 0],
             references=[1, 0, 1, 0],
         )
+        self.kv_asked += 1
+        # In two parts.
+        first = request.first_block
+        for name in ("lengths", "states", "owners", "references"):
+            column = getattr(told, name)
+            del column[: 2 if first else 0]
+            del column[2 if not first else 4 :]
+        told.next_block = 0 if first else 30
         return work.GetKvMapResponse(map=told)
 
     async def Execute(  # type: ignore[override]

@@ -112,11 +112,36 @@ async def test_a_tenant_sees_its_blocks_and_not_where_others_are(gateway: Gatewa
     assert [*own.map.lengths] == [15]
     assert [*own.map.states] == [KvBlockState.KV_BLOCK_STATE_HELD]
     assert own.map.total_blocks == 15
+    assert own.map.next_block == 0, "how many runs others have is not told"
     assert "globex" not in str(own)
     missing = GetKvMapRequest(worker_id="worker-9")
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await stub(gateway).GetKvMap(missing, metadata=gateway.metadata, timeout=20)
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_tenant_cannot_find_the_places_of_blocks_by_asking_for_parts(
+    gateway: Gateway,
+) -> None:
+    request = GetKvMapRequest(worker_id="worker-0", first_block=30)
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await stub(gateway).GetKvMap(request, metadata=gateway.metadata, timeout=20)
+    assert "first_block is 30; it must be 0" in str(error.value.details())
+    whole = await stub(gateway).GetKvMap(request, metadata=bearer(ADMIN_SECRET), timeout=20)
+    assert [*whole.map.lengths] == [5, 65]
+
+
+async def test_a_worker_of_another_tenant_is_none_and_is_not_asked(gateway: Gateway) -> None:
+    gateway.scheduler.dedicated = "globex"
+    asked = gateway.worker.kv_asked
+    told = set()
+    for worker_id in ("worker-0", "worker-9"):
+        request = GetKvMapRequest(worker_id=worker_id)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stub(gateway).GetKvMap(request, metadata=gateway.metadata, timeout=20)
+        told.add((error.value.code(), str(error.value.details()).replace(worker_id, "ID")))
+    assert len(told) == 1
+    assert gateway.worker.kv_asked == asked
 
 
 async def test_settings_are_told_with_their_source_and_without_secrets(gateway: Gateway) -> None:

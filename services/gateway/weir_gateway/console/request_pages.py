@@ -127,7 +127,8 @@ class RequestPages:
             maps.append((await self._desk.get_kv_map(worker_id, first_block=first)).map)
             if not maps[-1].next_block:
                 break
-        return kv_json(worker_id, maps)
+        # Many thousand runs, which the loop shall not wait for.
+        return await asyncio.to_thread(kv_json, worker_id, maps)
 
 
 def _outcome(query: Query) -> "Outcome.ValueType":

@@ -15,18 +15,21 @@ from weir.gateway.v1.insight_service_pb2 import (
     RequestState,
     RequestSummary,
 )
-from weir_core.errors import Reason, WeirError
+from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
+from weir.worker.v1.worker_service_pb2 import KvMap
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.ids import check_id
 from weir_gateway.insight.configuration import Configuration
 from weir_gateway.insight.explanation import explanation_of
 from weir_gateway.insight.from_ledger import charge_of, explanation_from
-from weir_gateway.insight.own_blocks import own_blocks
+from weir_gateway.insight.own_blocks import added_blocks, own_blocks
 from weir_gateway.insight.peers import Peers
 from weir_gateway.insight.request_book import RequestBook
 from weir_gateway.insight.sentences import sentences_of
-from weir_gateway.insight.sources import Sources
+from weir_gateway.insight.sources import Sources, no_worker
 from weir_gateway.insight.summary import merged, newest
 
+_MOST_PARTS = 64
 _T = TypeVar("_T")
 
 
@@ -113,20 +116,30 @@ class InsightDesk:
         """The KV blocks of a worker.
 
         Raises:
-            WeirError: NOT_FOUND, NO_WORKER or SCHEDULER_UNAVAILABLE.
+            WeirError: NOT_FOUND, NO_WORKER, SCHEDULER_UNAVAILABLE, or INVALID_FIELD.
         """
         check_id("worker_id", worker_id)
-        worker, blocks = await self._sources.kv_map(worker_id, first_block)
-        dedicated = worker.registration.dedicated_tenant_id
-        if tenant_id and dedicated not in ("", tenant_id):
-            raise WeirError(
-                Reason.NOT_FOUND,
-                f"the scheduler knows no worker {worker_id}",
-                field="worker_id",
-            )
-        if tenant_id:
-            blocks = own_blocks(blocks, tenant_id)
+        worker = await self._sources.worker(worker_id)
+        if not tenant_id:
+            blocks = await self._sources.kv_map(worker, first_block)
+        elif worker.registration.dedicated_tenant_id not in ("", tenant_id):
+            # Before it is asked: whether it answers would tell that it is there.
+            raise no_worker(worker_id)
+        elif first_block:
+            # What is left behind a place would tell where the tenant's blocks are.
+            raise InvalidField("first_block", first_block, "0: places are told to administrators")
+        else:
+            blocks = await self._own_blocks(worker, tenant_id)
         return GetKvMapResponse(worker_id=worker_id, model=worker.registration.model, map=blocks)
+
+    async def _own_blocks(self, worker: WorkerView, tenant_id: str) -> KvMap:
+        """A tenant's blocks of all parts of the map."""
+        parts = [await self._sources.kv_map(worker, 0)]
+        own = [own_blocks(parts[0], tenant_id)]
+        while (first := parts.pop().next_block) and len(own) < _MOST_PARTS:
+            parts.append(await self._sources.kv_map(worker, first))
+            own.append(own_blocks(parts[0], tenant_id))
+        return added_blocks(own)
 
     async def get_configuration(self) -> GetConfigurationResponse:
         """The settings in force of every service; for administrators alone."""

@@ -104,7 +104,7 @@ class Sources:
 
     async def terminal(self, worker_id: str, request_id: str) -> TerminalRecord | None:
         """What a worker counted at the end of a request. Raises WeirError."""
-        worker = await self._worker(worker_id)
+        worker = await self.worker(worker_id)
         request = GetTerminalRecordRequest(attempt=Attempt(request_id=request_id))
         async with self._open(worker.registration.address, "worker") as channel:
             stub = WorkerServiceStub(channel)
@@ -116,23 +116,19 @@ class Sources:
                 raise
         return answer.terminal
 
-    async def kv_map(self, worker_id: str, first_block: int) -> tuple[WorkerView, KvMap]:
-        """The KV blocks of a worker. Raises WeirError: NOT_FOUND, or it does not answer."""
-        worker = await self._worker(worker_id)
+    async def kv_map(self, worker: WorkerView, first_block: int) -> KvMap:
+        """The KV blocks of a worker. Raises WeirError: it does not answer."""
         request = GetKvMapRequest(first_block=first_block)
         async with self._open(worker.registration.address, "worker") as channel:
             stub = WorkerServiceStub(channel)
             answer = await _asked(stub.GetKvMap(request, timeout=_KV_S), _WORKER)
-        return worker, answer.map
+        return answer.map
 
-    async def _worker(self, worker_id: str) -> WorkerView:
+    async def worker(self, worker_id: str) -> WorkerView:
+        """A worker as the scheduler sees it. Raises WeirError: NOT_FOUND, or who did not answer."""
         found = [view for view in await self.workers() if view.registration.worker_id == worker_id]
         if not found:
-            raise WeirError(
-                Reason.NOT_FOUND,
-                f"the scheduler knows no worker {worker_id[:128]}",
-                field="worker_id",
-            )
+            raise no_worker(worker_id)
         return found[0]
 
     async def _of_scheduler(
@@ -151,6 +147,13 @@ class Sources:
                 return answer
         assert error is not None
         raise error
+
+
+def no_worker(worker_id: str) -> WeirError:
+    """The same whether there is none, or it is another tenant's."""
+    return WeirError(
+        Reason.NOT_FOUND, f"the scheduler knows no worker {worker_id}", field="worker_id"
+    )
 
 
 _LIMITER = (Reason.LIMITER_UNAVAILABLE, "the ratelimiter")

@@ -669,7 +669,7 @@ class GetKvMapRequest(_message.Message):
     worker_id: _builtins.str
     """As ListWorkers of the scheduler has it."""
     first_block: _builtins.int
-    """As in weir.worker.v1.GetKvMapRequest."""
+    """As in weir.worker.v1.GetKvMapRequest; 0 for tenants, who are told no places."""
     def __init__(
         self,
         *,
