@@ -36,6 +36,8 @@ async def test_every_page_is_the_index_and_nothing_else_is(site: Gateway) -> Non
         for path in ("api", "api/nothing", "static/nothing.js", "static/", "static/..%2fdoor.py"):
             answer = await one.http.get(f"/console/{path}")
             assert answer.status_code == 404, path
+        long = await one.http.get(f"/console/static/{'a' * 300}.js")
+        assert long.status_code == 404, "a name that no file system takes"
         assert (await one.http.post("/console/queue")).status_code == 405
         assert (await one.http.get("/consolex")).json()["error"]["code"] == "unknown_url"
 

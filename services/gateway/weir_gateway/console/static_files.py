@@ -6,6 +6,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"
+_LONGEST = 200
+"""What file systems call too long is an error of theirs, and not a file that is not there."""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -50,7 +52,7 @@ class StaticFiles:
 
     def find(self, name: str) -> StaticFile | None:
         """The file of a relative path; None if there is none."""
-        if "\0" in name:
+        if "\0" in name or len(name) > _LONGEST:
             return None
         path = (self._folder / name).resolve()
         content_type = _TYPES.get(path.suffix)
