@@ -1,5 +1,6 @@
 """Signing in: who may, what the cookie is, what a change must show, and what ends it."""
 
+import asyncio
 import copy
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -206,6 +207,16 @@ async def test_an_address_that_fails_often_waits(tmp_path: Path) -> None:
         answer = await one.sign_in(ADMIN_SECRET)
         assert told(answer) == (429, "RATE_LIMIT_EXCEEDED")
         assert 1 <= int(answer.headers["retry-after"]) <= 60
+
+
+async def test_many_wrong_logins_at_once_are_no_way_around(tmp_path: Path) -> None:
+    console = {"login_failures": 3}
+    async with (
+        running_gateway(tmp_path, admin_secret=ADMIN_SECRET, console=console) as gateway,
+        browser(gateway) as one,
+    ):
+        answers = await asyncio.gather(*(one.sign_in("wrong" * 8) for _ in range(30)))
+        assert sorted(answer.status_code for answer in answers) == [401] * 3 + [429] * 27
 
 
 async def test_without_a_secret_tenants_alone_sign_in(tmp_path: Path) -> None:

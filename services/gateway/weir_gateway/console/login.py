@@ -94,6 +94,8 @@ class Login:
         address = request.client.host if request.client is not None else ""
         self._throttle.check(address)
         credential = (await read_object(request)).get("credential")
+        # Again: of many that came at once, all may have passed before one of them failed.
+        self._throttle.check(address)
         if not isinstance(credential, str) or not 0 < len(credential.strip()) <= _LONGEST:
             raise InvalidField("credential", "not shown", "the admin secret, or an API key")
         try:
