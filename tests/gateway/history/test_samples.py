@@ -17,6 +17,7 @@ from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
 from weir_gateway.history.distribution import Tally, bucket_of, joined
 from weir_gateway.history.joining import MOST_FLOWS, join
 from weir_gateway.history.keeper import stretched
+from weir_gateway.history.own_share import own_share
 from weir_gateway.history.sample_store import COARSE_FINES, FINE, SampleStore
 from weir_gateway.history.worker_work import work_between
 
@@ -59,6 +60,16 @@ def test_of_many_tenants_the_quiet_ones_are_added_up() -> None:
     assert len(whole.flows) == MOST_FLOWS + 1
     assert sum(flow.arrivals for flow in whole.flows) == sum(range(200)) + 1
     assert whole.flows[-1].tenant_id == "other"
+
+
+def test_a_tenant_that_is_called_other_sees_nothing_of_the_others() -> None:
+    sample = _sample(1)
+    for number in range(200):
+        sample.flows.add(tenant_id=f"t{number}", model="m", arrivals=number)
+    whole = join([sample, _sample(2)])
+    assert whole.flows[-1].tenant_id == "other"
+    assert not own_share(whole, "other").flows
+    assert [flow.tenant_id for flow in own_share(whole, "t199").flows] == ["t199"]
 
 
 def test_an_hour_is_fine_and_a_day_coarse() -> None:
