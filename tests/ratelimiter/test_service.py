@@ -179,7 +179,10 @@ async def test_a_refusal_carries_the_full_account_of_why(tmp_path: Path) -> None
 BAD_ASKS = [
     ({"request_id": ""}, "request_id"),
     ({"request_id": "x" * 129}, "request_id"),
+    ({"request_id": "x" * 100_000}, "request_id"),
     ({"request_id": "a\0b"}, "request_id"),
+    ({"request_id": "a\r\nb"}, "request_id"),
+    ({"request_id": "\u00e9"}, "request_id"),
     ({"subject": Subject(model="m")}, "subject.tenant_id"),
     ({"subject": Subject(tenant_id="acme")}, "subject.model"),
     ({"subject": Subject(tenant_id="{x}", model="m")}, "subject.tenant_id"),

@@ -50,7 +50,7 @@ class TracingInterceptor(HandlerInterceptor):
 
     async def around(self, call: RpcCall, proceed: Proceed) -> Any:
         """Serves the RPC inside a span."""
-        bind_request(request_id=call.metadata(REQUEST_ID)[:128], tenant_id="")
+        bind_request(request_id=call.metadata(REQUEST_ID), tenant_id="")
         if call.method.kind == "bidi_stream" or call.method.service.startswith(_UNTRACED):
             return await proceed()
         return await traced(
