@@ -142,6 +142,8 @@ class GatewayApp:
         if self.console is not None:
             await self.console.stop()
         await self._http.stop()
+        if self.control is not None:
+            self.control.end_watches()
         await self._server.stop(min(self.settings.grace_s, _LONGEST_GRACE_S))
         if self.edge is not None:
             await self.edge.stop()

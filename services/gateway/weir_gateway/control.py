@@ -89,6 +89,10 @@ class Control:
         if self.use_keeper is not None:
             self.use_keeper.start()
 
+    def end_watches(self) -> None:
+        """Ends the streams of all followers; they go on with what they hold. Idempotent."""
+        self.publisher.close()
+
     async def stop(self) -> None:
         """Ends it."""
         if self.use_keeper is not None:

@@ -29,6 +29,7 @@ class DirectoryPublisher:
         self._last_delta: Delta | None = None
         self._changed = asyncio.Event()
         self._callbacks: list[Callable[[DirectoryIndex], None]] = []
+        self._closed = False
 
     @property
     def index(self) -> DirectoryIndex | None:
@@ -86,13 +87,26 @@ class DirectoryPublisher:
         if self._index is not None:
             callback(self._index)
 
+    @property
+    def closed(self) -> bool:
+        """Nothing is announced any more."""
+        return self._closed
+
+    def close(self) -> None:
+        """Wakes those who wait for a change: none comes. Idempotent."""
+        self._closed = True
+        self._changed.set()
+
     def delta_from(self, version: int) -> Delta | None:
         """The delta from `version` to the current one, if it is still at hand."""
         delta = self._last_delta
         return delta if delta is not None and delta.base_version == version else None
 
     async def wait_change(self, known_version: int, timeout_s: float) -> bool:
-        """Waits until there is another version than `known_version`; False when there was none."""
+        """Waits until there is another version than `known_version`.
+
+        False when there was none in time, or none comes any more.
+        """
         changed = self._changed
         if self._is_news(known_version):
             return True

@@ -24,14 +24,17 @@ class DirectoryServicer(DirectoryServiceServicer):
         request: WatchRequest,
         context: Context,
     ) -> AsyncIterator[WatchResponse]:
-        """Sends the snapshot, then deltas, and a keepalive while nothing changes."""
+        """Sends the snapshot, then deltas, and a keepalive while nothing changes.
+
+        The stream ends with the service, whose followers then look for another.
+        """
         publisher = self._publisher
         publisher.required  # noqa: B018 - refuses before the first load
         _log.info("directory watcher connected", watcher=request.watcher[:64])
         version = request.known_version
         if version == publisher.version:
             yield WatchResponse(keepalive=Keepalive(version=version))
-        while True:
+        while not publisher.closed:
             if not await publisher.wait_change(version, self._keepalive_s):
                 yield WatchResponse(keepalive=Keepalive(version=version))
                 continue
