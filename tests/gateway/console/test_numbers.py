@@ -239,29 +239,32 @@ def test_alerts_name_what_is_wrong_the_worst_first() -> None:
     assert alerts_json(of_parts(PartsSample())) == []
 
 
-def test_the_past_is_joined_once_for_all_who_ask_alike_and_a_few_lengths_are_asked() -> None:
+async def test_the_past_is_joined_once_for_all_who_ask_alike_and_a_few_lengths_are_asked() -> None:
     asked: list[tuple[float, float]] = []
 
-    def read(window_s: float, step_s: float) -> list[HistorySample]:
+    async def read(window_s: float, step_s: float, tenant_id: str) -> dict[str, Any]:
         asked.append((window_s, step_s))
-        return [HistorySample() for _ in range(round(window_s / step_s))]
+        points = list(range(round(window_s / step_s)))
+        return {"times": points, "series": {tenant_id: points}}
 
     clock = ManualClock()
     past = Past(read, clock)
-    step, samples = past.samples(100, 1)
-    assert (step, len(samples), asked) == (5, 20, [(300, 5)])
+    told = await past.series("acme", 100, 1)
+    assert (told["step_s"], asked) == (5, [(300, 5)])
+    assert told["times"] == told["series"]["acme"] == list(range(40, 60))
     for window in range(61, 301):
-        past.samples(window, 5)
+        await past.series("acme", window, 5)
     assert len(asked) == 1
+    assert (await past.series("", 100, 5))["series"].keys() == {""}, "another's is another"
     clock.advance_us(2_500_000)
-    past.samples(100, 5)
-    assert len(asked) == 2
-    assert past.samples(86_400, 1)[0] == 120
-    clock.advance_us(59_000_000)
-    past.samples(80_000, 100)
+    await past.series("acme", 100, 5)
     assert len(asked) == 3
+    assert (await past.series("", 86_400, 1))["step_s"] == 120
+    clock.advance_us(59_000_000)
+    await past.series("", 80_000, 100)
+    assert len(asked) == 4
     for window in (60, 300, 900, 3_600, 21_600, 86_400):
         for length in range(1, 3_601, 50):
-            assert len(past.samples(window, length)[1]) <= 720
+            assert len((await past.series("", window, length))["times"]) <= 720
     # A day is asked for in so many ways and no more, however often.
     assert {step for window, step in asked if window == 86_400} == {120, 300, 600, 3_600}

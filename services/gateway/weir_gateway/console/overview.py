@@ -1,6 +1,6 @@
 """The overview: what happens now, for everybody or for one tenant."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -36,7 +36,7 @@ class Overview:
         self._sources = sources
         self._keeper = keeper
         self._look = look
-        self._past = None if keeper is None else Past(keeper.history, sources.clock)
+        self._past = None if keeper is None else Past(self._series, sources.clock)
 
     async def of(self, tenant_id: str) -> dict[str, Any]:
         """Now; an empty id for everybody."""
@@ -54,9 +54,15 @@ class Overview:
         """The past in steps. Raises WeirError where nothing is seen."""
         if self._past is None:
             raise only_at_edges()
-        step, samples = self._past.samples(window_s, step_s)
-        shown = [own_share(sample, tenant_id) for sample in samples]
-        return {"step_s": step, **series_json(shown, fleet=not tenant_id)}
+        return await self._past.series(tenant_id, window_s, step_s)
+
+    async def _series(self, window_s: float, step_s: float, tenant_id: str) -> dict[str, Any]:
+        assert self._keeper is not None
+
+        def form(samples: Sequence[HistorySample]) -> dict[str, Any]:
+            return series_json(samples, fleet=not tenant_id)
+
+        return await self._keeper.read(window_s, step_s, tenant_id, form)
 
     async def _far(self) -> FarLook:
         """What the far parts said last."""

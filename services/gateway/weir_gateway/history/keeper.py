@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from weir.gateway.v1.history_service_pb2 import HistorySample, WorkerSample
 from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
@@ -12,10 +13,15 @@ from weir_core.repeating import Repeating
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.history.far_reader import FarLook
 from weir_gateway.history.joining import busiest_tenants, join
+from weir_gateway.history.own_share import own_share
+from weir_gateway.history.readings import Readings
 from weir_gateway.history.request_flows import RequestFlows
 from weir_gateway.history.sample_store import SampleStore
 from weir_gateway.history.watcher import Watcher
 from weir_gateway.history.worker_work import work_between
+
+Samples = list[HistorySample]
+_T = TypeVar("_T")
 
 STEP_S = 5.0
 _WITH_LIMITS = 16
@@ -60,6 +66,7 @@ class HistoryKeeper:
         self._busiest: Sequence[str] = ()
         self._taken_us = clock.monotonic_us()
         self._hurry = asyncio.Event()
+        self._readings = Readings()
         self._work = Repeating("history", self._sample, self._pause)
 
     def start(self) -> None:
@@ -69,6 +76,7 @@ class HistoryKeeper:
     async def stop(self) -> None:
         """Ends it, and every watch."""
         await self._work.stop()
+        self._readings.close()
         for watcher in self._watchers:
             watcher.end()
 
@@ -81,11 +89,22 @@ class HistoryKeeper:
         """
         return self._read(window_s, step_s)()
 
-    async def read(self, window_s: float, step_s: float = 0.0) -> list[HistorySample]:
-        """As `history`, in a thread: a day of many tenants takes a second."""
-        return await asyncio.to_thread(self._read(window_s, step_s))
+    async def read(
+        self, window_s: float, step_s: float, tenant_id: str, form: Callable[[Samples], _T]
+    ) -> _T:
+        """As `history`, of a tenant its share, in the form that is asked for.
 
-    def _read(self, window_s: float, step_s: float) -> Callable[[], list[HistorySample]]:
+        It is read, joined and formed in a thread: a day takes a second.
+
+        Raises:
+            WeirError: RATE_LIMIT_EXCEEDED: the tenant waits for several already.
+        """
+        read = self._read(window_s, step_s, tenant_id)
+        return await self._readings.run(tenant_id, lambda: form(read()))
+
+    def _read(
+        self, window_s: float, step_s: float, tenant_id: str = ""
+    ) -> Callable[[], list[HistorySample]]:
         """Reads what is kept now; to be called anywhere."""
         begin_us = self._clock.now_us() - round(window_s * 1e6)
         kept, pending = self._store.copy(), list(self._pending)
@@ -94,7 +113,8 @@ class HistoryKeeper:
             samples = kept.since(begin_us)
             if pending:
                 samples.append(join(pending))
-            return stretched(samples, step_s)
+            # First: to join what others did would be most of the work.
+            return stretched([own_share(sample, tenant_id) for sample in samples], step_s)
 
         return read
 

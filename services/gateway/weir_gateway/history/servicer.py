@@ -59,9 +59,8 @@ class HistoryServicer(Base):
             window_s = _seconds("window", request.window, 1.0, _LONGEST_S)
         if request.HasField("step"):
             step_s = _seconds("step", request.step, 0.0, _LONGEST_S)
-        samples = await self._keeper.read(window_s, step_s)
         return GetHistoryResponse(
-            samples=[own_share(sample, tenant_id) for sample in samples],
+            samples=await self._keeper.read(window_s, step_s, tenant_id, list),
             gateway_id=self._keeper.gateway_id,
             start_time=timestamp(self._keeper.start_us),
         )
