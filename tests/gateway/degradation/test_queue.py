@@ -39,6 +39,7 @@ async def test_what_a_queue_refuses_goes_to_the_next_model(gateway: Gateway) -> 
     response = await gateway.chat(max_tokens=3)
     assert response.status_code == 200
     assert response.headers["x-weir-degraded"] == f"smaller_model={SMALL}"
+    await eventually(lambda: not gateway.limiter.open_accounts)
     first, second = gateway.limiter.accounts.values()
     assert first.refunds[0].outcome == Outcome.OUTCOME_SHED
     assert second.request.subject.model == SMALL
@@ -51,6 +52,7 @@ async def test_when_every_queue_refuses_the_first_refusal_is_told(gateway: Gatew
     assert response.status_code == 503
     assert "x-weir-degraded" not in response.headers
     assert waits_for(gateway, MODEL, SMALL, SMALLEST)
+    await eventually(lambda: not gateway.limiter.open_accounts)
     assert all(account.refunds for account in gateway.limiter.accounts.values())
 
 
