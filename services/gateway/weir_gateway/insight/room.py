@@ -25,6 +25,7 @@ from weir_gateway.insight.peers import Peers
 from weir_gateway.insight.request_book import RequestBook
 from weir_gateway.insight.servicer import InsightServicer
 from weir_gateway.insight.sources import Open, Sources
+from weir_gateway.links.scheduler_reader import SchedulerReader
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
 
@@ -64,12 +65,12 @@ class InsightRoom:
         gateway_id: str,
     ) -> None:
         self._settings = settings
-        self._schedulers = open_schedulers()
+        self._scheduler = SchedulerReader(open_schedulers())
         self._register = GatewayRegister(state, clock, gateway_id)
         self.book = RequestBook(
             clock, most=settings.explain_requests, keep_s=settings.explain_keep_s
         )
-        sources = Sources(limiter, self._schedulers, open_channel)
+        sources = Sources(limiter, self._scheduler, open_channel)
         peers = Peers(self._register, open_channel)
         self._configuration = Configuration(
             settings,
@@ -111,7 +112,7 @@ class InsightRoom:
             await self._register.stop()
         except WeirError as error:
             _log.warning("gateway_not_withdrawn", reason=error.reason)
-        await self._schedulers.close()
+        await self._scheduler.close()
 
     def _peer_address(self, public: str, internal: str) -> str:
         """Where the others reach this one; empty, and a warning, where they cannot."""

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import grpc
 
@@ -19,22 +18,14 @@ from weir.ratelimiter.v1.ledger_service_pb2_grpc import LedgerServiceStub
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainRequest, Reservation
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceStub
 from weir.scheduler.v1.scheduler_service_pb2 import (
-    ListQueueRequest,
-    ListQueueResponse,
-    ListWorkersRequest,
-    ListWorkersResponse,
     QueuedRequest,
     WorkerView,
 )
-from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from weir.worker.v1.worker_service_pb2 import GetKvMapRequest, GetTerminalRecordRequest, KvMap
 from weir.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import from_rpc_error
-from weir_core.rpc.leader_channels import LeaderChannels
-
-if TYPE_CHECKING:
-    from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
+from weir_gateway.links.scheduler_reader import SchedulerReader
 
 _CALL_S, _KV_S = 1.5, 5.0
 _PAGE, _MOST_PAGES = 1_000, 5
@@ -49,16 +40,16 @@ class Sources:
 
     Args:
         limiter: channel to the ratelimiter, which serves the ledger too.
-        schedulers: the scheduler, or several.
+        scheduler: the active one.
         open_channel: to a worker.
     """
 
     def __init__(
-        self, limiter: grpc.aio.Channel, schedulers: LeaderChannels, open_channel: Open
+        self, limiter: grpc.aio.Channel, scheduler: SchedulerReader, open_channel: Open
     ) -> None:
         self._limiter = RateLimiterServiceStub(limiter)
         self._ledger = LedgerServiceStub(limiter)
-        self._schedulers = schedulers
+        self._scheduler = scheduler
         self._open = open_channel
 
     async def reservation(self, subject: Subject, reservation_id: str) -> Reservation | None:
@@ -86,8 +77,7 @@ class Sources:
         """Where a request waits; None where it does not any more. Raises WeirError."""
         token = ""
         for _ in range(_MOST_PAGES):
-            request = ListQueueRequest(tenant_id=tenant_id, page_size=_PAGE, page_token=token)
-            answer = await self._of_scheduler(partial(_list_queue, request))
+            answer = await self._scheduler.queue(tenant_id, _PAGE, token)
             for queued in answer.requests:
                 if queued.request_id == request_id:
                     return queued
@@ -100,7 +90,7 @@ class Sources:
 
     async def workers(self) -> list[WorkerView]:
         """The workers as the scheduler sees them. Raises WeirError."""
-        return list((await self._of_scheduler(_list_workers)).workers)
+        return await self._scheduler.workers()
 
     async def terminal(self, worker_id: str, request_id: str) -> TerminalRecord | None:
         """What a worker counted at the end of a request. Raises WeirError."""
@@ -131,23 +121,6 @@ class Sources:
             raise no_worker(worker_id)
         return found[0]
 
-    async def _of_scheduler(
-        self, call: "Callable[[SchedulerServiceAsyncStub], Awaitable[_T]]"
-    ) -> _T:
-        """Asks the active one: a standby says which that is."""
-        error: WeirError | None = None
-        for _ in self._schedulers.addresses:
-            try:
-                answer = await _asked(call(SchedulerServiceStub(self._schedulers.current)), _SCHED)
-            except WeirError as told:
-                error = told
-                self._schedulers.lost(told)
-            else:
-                self._schedulers.answered()
-                return answer
-        assert error is not None
-        raise error
-
 
 def no_worker(worker_id: str) -> WeirError:
     """The same whether there is none, or it is another tenant's."""
@@ -157,18 +130,7 @@ def no_worker(worker_id: str) -> WeirError:
 
 
 _LIMITER = (Reason.LIMITER_UNAVAILABLE, "the ratelimiter")
-_SCHED = (Reason.SCHEDULER_UNAVAILABLE, "the scheduler")
 _WORKER = (Reason.NO_WORKER, "the worker")
-
-
-def _list_queue(
-    request: ListQueueRequest, stub: "SchedulerServiceAsyncStub"
-) -> Awaitable[ListQueueResponse]:
-    return stub.ListQueue(request, timeout=_CALL_S)
-
-
-def _list_workers(stub: "SchedulerServiceAsyncStub") -> Awaitable[ListWorkersResponse]:
-    return stub.ListWorkers(ListWorkersRequest(), timeout=_CALL_S)
 
 
 async def _asked(call: Awaitable[_T], peer: tuple[Reason, str]) -> _T:
