@@ -304,7 +304,9 @@ async def test_the_overview_counts_what_happened(
 
 
 async def test_a_tenant_plays_as_its_own_key(counting: Deployment, tenant: Browser) -> None:
-    assert (await tenant.get("playground/models"))["generate"] == "session"
+    served = await tenant.get("playground/models")
+    assert served["generate"] == "session"
+    assert counting.grpc_address.endswith(f":{served['grpc_port']}")
     before = (await tenant.get("tenants/seen"))["today"]["data"]["requests"]
     body = {
         "model": counting.model,

@@ -118,6 +118,7 @@ class GatewayApp:
         if self._watcher is not None:
             self._watcher.start()
         if self.edge is not None:
+            self.edge.grpc_address = self.grpc_address
             await self.edge.start()
             self.edge.insight.start(self.grpc_address, self.internal_address)
         await self._server.start()

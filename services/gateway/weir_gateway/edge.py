@@ -44,6 +44,7 @@ from weir_gateway.flow.settler import Settler
 from weir_gateway.flow.trail import Trail
 from weir_gateway.flow.unheard import Unheard
 from weir_gateway.history.room import HistoryRoom
+from weir_gateway.holdings.policies import KeepPolicies
 from weir_gateway.idempotency.room import IdempotencyRoom
 from weir_gateway.insight.room import InsightRoom
 from weir_gateway.intake.model_list import ModelList
@@ -94,6 +95,9 @@ class Edge:
         token: cluster secret.
         tls: of the connections to the other services; None: plain text.
         uses: gets every key that was let in.
+
+    Attributes:
+        grpc_address: `host:port` that clients' gRPC calls come to, once it is bound.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Edge:
         tls: TlsIdentity | None = None,
         uses: KeyUses | None = None,
     ) -> None:
+        self.grpc_address = ""
         self._settings = settings
         self._directory = directory
         self._token = token
@@ -209,7 +214,12 @@ class Edge:
         )
         self._prefixes.open(self._reception, self._schedulers)
         self._idempotency = IdempotencyRoom(
-            settings, self.state, self._reception, registry=telemetry.registry, clock=clock
+            settings,
+            self.state,
+            self._reception,
+            registry=telemetry.registry,
+            clock=clock,
+            policies=KeepPolicies(directory),
         )
         self._rooms = Rooms(
             settings,

@@ -7,6 +7,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from weir_core.errors import Reason, WeirError
+from weir_core.host_port import split_address
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.caller import Caller
 from weir_gateway.console.gate import Gate
@@ -60,7 +61,16 @@ class Playground:
 
     async def _models(self, visit: Visit) -> Any:
         visit.query()
-        who = visit.who
+        return self._served(visit.who) | self._port()
+
+    def _port(self) -> dict[str, int]:
+        """The page knows the host already, by which it was called."""
+        if self._edge is None:
+            return {}
+        _, port = split_address(self._edge.grpc_address, "grpc_address")
+        return {"grpc_port": port}
+
+    def _served(self, who: Identity) -> dict[str, Any]:
         if who.method is Method.KEY:
             infos = self.edge.models.of(self.caller(who))
             told = [_entry(i.name, i.max_context_tokens, i.default_max_new_tokens) for i in infos]

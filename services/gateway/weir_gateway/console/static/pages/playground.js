@@ -24,10 +24,10 @@ export async function open(root, { signal }) {
 }
 
 class Playground {
-  constructor(root, { models, generate, grpc_address: grpcAddress }, signal) {
+  constructor(root, { models, generate, grpc_port: grpcPort }, signal) {
     this.signal = signal;
     this.ownKey = generate === "key";
-    this.grpcAddress = grpcAddress || `${location.hostname}:8001`;
+    this.grpcAddress = `${location.hostname}:${grpcPort ?? 8001}`;
     this.turns = [];
     this.running = null;
     this.form = parameterForm(models);
