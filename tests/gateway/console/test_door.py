@@ -101,7 +101,11 @@ async def test_what_is_no_part_of_a_gateways_role_is_not_served(tmp_path: Path) 
 
 async def test_a_gateway_of_the_control_role_alone_serves_what_it_knows(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, admin_secret=ADMIN_SECRET) as gateway:
-        settings = gateway.app.settings.model_copy(update={"role": "control"})
+        # Nobody else looks for the active one of the schedulers.
+        schedulers = f"127.0.0.1:1,{gateway.app.settings.scheduler_address}"
+        settings = gateway.app.settings.model_copy(
+            update={"role": "control", "scheduler_address": schedulers}
+        )
         telemetry = Telemetry(tracing=Tracing("control"), registry=create_registry())
         app = GatewayApp(settings, telemetry)
         await app.start()
@@ -109,10 +113,13 @@ async def test_a_gateway_of_the_control_role_alone_serves_what_it_knows(tmp_path
             async with httpx2.AsyncClient(base_url=f"http://{app.http_address}") as http:
                 one = Browser(http)
                 assert (await one.sign_in(ADMIN_SECRET)).status_code == 200
+                told = (await one.get("overview")).json()
+                assert told["queue"]["error"] is None
+                assert told["workers"]["data"]["total"] == 1
                 assert (await one.get("directory")).json()["counts"]["tenants"] == 2
                 workers = (await one.get("workers")).json()["data"]
                 assert [worker["id"] for worker in workers] == ["worker-0"]
-                traffic = (await one.get("overview")).json()["traffic"]
+                traffic = told["traffic"]
                 assert "role control" in traffic["error"]["message"]
                 refused = await one.get("requests")
                 assert "role both" in refused.json()["error"]["message"]

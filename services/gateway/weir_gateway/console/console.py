@@ -145,7 +145,11 @@ class Console:
 
     async def _far_look(self) -> FarLook:
         reader = FarReader(
-            self._schedulers, self._limiter_channel, degraded=lambda: False, unheard=lambda: 0
+            self._schedulers,
+            self._limiter_channel,
+            degraded=lambda: False,
+            unheard=lambda: 0,
+            follows=True,
         )
         return await reader.look()
 

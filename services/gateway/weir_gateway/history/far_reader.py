@@ -23,6 +23,12 @@ from weir_gateway.links.account_reader import AccountReader
 
 _CALL_S = 3.0
 
+_Fleet = tuple[
+    scheduler.ListWorkersResponse,
+    scheduler.GetPoolStatusResponse,
+    scheduler.GetScalingSignalsResponse,
+]
+
 
 @dataclass(frozen=True, slots=True)
 class FarLook:
@@ -43,6 +49,7 @@ class FarReader:
         ratelimiter: carries the cluster secret, as they do.
         degraded: whether the ratelimiter works without its store, as its last answer said.
         unheard: calls to it that are repeated until they are heard.
+        follows: looks for the active scheduler itself, as nobody else does on these channels.
     """
 
     def __init__(
@@ -52,12 +59,14 @@ class FarReader:
         *,
         degraded: Callable[[], bool],
         unheard: Callable[[], int],
+        follows: bool = False,
     ) -> None:
         self._schedulers = schedulers
         self._ledger = LedgerServiceStub(ratelimiter)
         self._accounts = AccountReader(ratelimiter, timeout_s=_CALL_S)
         self._degraded = degraded
         self._unheard = unheard
+        self._tries = len(schedulers.addresses) if follows else 1
 
     async def look(self, tenants: Sequence[str] = ()) -> FarLook:
         """Everything of now, within seconds; raises nothing of what others fail with.
@@ -86,13 +95,18 @@ class FarReader:
             limits=known,
         )
 
-    async def _fleet(
-        self,
-    ) -> tuple[
-        scheduler.ListWorkersResponse,
-        scheduler.GetPoolStatusResponse,
-        scheduler.GetScalingSignalsResponse,
-    ]:
+    async def _fleet(self) -> _Fleet:
+        for left in reversed(range(self._tries)):
+            try:
+                return await self._ask_scheduler()
+            except WeirError as error:
+                if self._tries > 1:
+                    self._schedulers.lost(error)
+                if not left:
+                    raise
+        raise AssertionError("there is at least one address")
+
+    async def _ask_scheduler(self) -> _Fleet:
         stub = SchedulerServiceStub(self._schedulers.current)
         try:
             return (
