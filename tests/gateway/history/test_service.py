@@ -90,6 +90,26 @@ async def test_a_watch_ends_when_the_key_is_revoked(
         assert told.reason is Reason.API_KEY_REVOKED
 
 
+async def test_a_tenant_watches_so_often_and_keeps_nobody_out(
+    tmp_path: Any, settings: dict[str, Any]
+) -> None:
+    async with running_gateway(tmp_path, **settings) as gateway:
+        watches = [_watch(gateway, gateway.metadata) for _ in range(9)]
+        async with asyncio.timeout(30):
+            begun = await asyncio.gather(
+                *(watch.read() for watch in watches), return_exceptions=True
+            )
+            refused = [one for one in begun if isinstance(one, grpc.aio.AioRpcError)]
+            assert len(refused) == 1
+            told = from_rpc_error(refused[0], unavailable_as=Reason.INTERNAL)
+            assert told.reason is Reason.RATE_LIMIT_EXCEEDED
+            for watch in watches[1:]:
+                watch.cancel()
+            other = (("authorization", f"Bearer {gateway.other_key.secret}"),)
+            for metadata in (other, _ADMIN):
+                assert await _watch(gateway, metadata).read()
+
+
 async def test_bad_lengths_of_time_name_the_bound(tmp_path: Any, settings: dict[str, Any]) -> None:
     async with running_gateway(tmp_path, **settings) as gateway:
         request = pb.GetHistoryRequest()

@@ -20,6 +20,7 @@ from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_gateway.flow.messages import timestamp
 from weir_gateway.history.keeper import HistoryKeeper
 from weir_gateway.history.own_share import own_share
+from weir_gateway.history.places import Places
 
 _WINDOW_S, _LONGEST_S = 3_600.0, 86_400.0
 _STEP_S, _LONGEST_STEP_S = 2.0, 60.0
@@ -50,6 +51,7 @@ class HistoryServicer(Base):
     def __init__(self, keeper: HistoryKeeper, viewer: Viewer) -> None:
         self._keeper = keeper
         self._viewer = viewer
+        self._places = Places(each=8, most=64)
 
     async def GetHistory(self, request: GetHistoryRequest, context: Context) -> GetHistoryResponse:
         """The past."""
@@ -74,9 +76,10 @@ class HistoryServicer(Base):
         step_s = _STEP_S
         if request.HasField("step"):
             step_s = _seconds("step", request.step, 1.0, _LONGEST_STEP_S)
-        async for sample in self._keeper.watch(step_s):
-            self._viewer.check_standing(header)
-            yield WatchHistoryResponse(sample=own_share(sample, tenant_id))
+        with self._places.taken(tenant_id):
+            async for sample in self._keeper.watch(step_s):
+                self._viewer.check_standing(header)
+                yield WatchHistoryResponse(sample=own_share(sample, tenant_id))
 
 
 def _header(context: Context) -> str:
