@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import pytest_asyncio
 from tests.gateway.console.browser import ADMIN_SECRET, Browser, browser, told
 from tests.gateway.harness import Gateway, eventually, running_gateway
 from weir_core.clock import ManualClock
+from weir_core.errors import WeirError
 from weir_gateway.console.identity import Identity, Method, Role
 from weir_gateway.console.live import Live
-from weir_gateway.console.session_store import SessionStore
+from weir_gateway.console.session_store import Session, SessionStore
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -125,6 +126,31 @@ async def data(events: AsyncIterator[bytes]) -> dict[str, Any]:
             told: dict[str, Any] = orjson.loads(event.partition(b"data: ")[2])
             return told
     raise AssertionError("the stream has ended")
+
+
+async def test_one_tenant_cannot_take_the_streams_of_others() -> None:
+    source = Source()
+
+    def sessions(tenant: str, count: int) -> list[Session]:
+        names = [Identity(Role.TENANT, Method.KEY, "x", tenant, "u", str(n)) for n in range(count)]
+        return [source.sessions.open(who)[1] for who in names]
+
+    async with AsyncExitStack() as streams:
+
+        async def watch(session: Session) -> None:
+            events = await streams.enter_async_context(aclosing(source.live.watch(session)))
+            await anext(events)
+
+        for session in sessions("acme", 8):
+            await watch(session)
+        with pytest.raises(WeirError, match="8 of a tenant"):
+            source.live.check_room(sessions("acme", 1)[0])
+        for tenant in ("b", "c", "d"):
+            for session in sessions(tenant, 8):
+                await watch(session)
+        with pytest.raises(WeirError, match="32 in all"):
+            source.live.check_room(sessions("e", 1)[0])
+        source.live.check_room(source.sessions.open(ADMIN)[1])
 
 
 async def test_only_changes_are_sent_and_only_while_somebody_looks() -> None:

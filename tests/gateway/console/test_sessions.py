@@ -106,10 +106,36 @@ def test_of_too_many_the_new_one_is_refused() -> None:
     site = Site(most=2)
     for name in ("a", "b"):
         site.store.open(Identity(Role.TENANT, Method.KEY, name, name))
+    third = Identity(Role.TENANT, Method.KEY, "c", "c")
     with pytest.raises(WeirError, match=r"2 sessions are open.*console\.max_sessions"):
-        site.store.open(ADMIN)
+        site.store.open(third)
     site.clock.advance_us(10 * MINUTE)
-    site.store.open(ADMIN)
+    site.store.open(third)
+
+
+def test_a_tenant_with_many_keys_keeps_nobody_out() -> None:
+    site = Site(most=60)
+    quiet, _ = site.store.open(Identity(Role.TENANT, Method.KEY, "b/u", "b", "u", "k"))
+    keys = [Identity(Role.TENANT, Method.KEY, "a/u", "a", "u", f"k{n}") for n in range(200)]
+    many = [site.store.open(key)[0] for key in keys]
+    assert len(site.store) == 60
+    admin, _ = site.store.open(ADMIN)
+    other, _ = site.store.open(Identity(Role.TENANT, Method.KEY, "c/u", "c", "u", "k"))
+    assert site.lives(quiet)
+    assert site.lives(admin)
+    assert site.lives(other)
+    assert site.lives(many[-1])
+    assert len(site.store) == 60
+
+
+def test_administrators_always_find_room_and_end_none_of_their_own() -> None:
+    site = Site(most=3)
+    for name in ("a", "b", "c"):
+        site.store.open(Identity(Role.TENANT, Method.KEY, name, name))
+    admins = [site.store.open(Identity(Role.ADMIN, Method.OIDC, str(n)))[0] for n in range(3)]
+    assert all(map(site.lives, admins))
+    with pytest.raises(WeirError, match="3 sessions are open"):
+        site.store.open(ADMIN)
 
 
 def test_an_address_that_fails_often_waits_and_others_do_not() -> None:

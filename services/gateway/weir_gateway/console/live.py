@@ -17,7 +17,8 @@ _log = get_logger(__name__)
 _STEP_S = 2.0
 _PING_STEPS = 5
 _LONGEST_S = 20.0
-_MOST_EACH, _MOST = 4, 32
+_MOST_EACH, _MOST_TENANT, _MOST = 4, 8, 32
+"""Of a session, of a tenant; of all tenants, and again of administrators."""
 
 Ticks = Callable[[float], AsyncGenerator[Any, None]]
 
@@ -109,11 +110,16 @@ class Live:
 
     def check_room(self, session: Session) -> None:
         """Raises WeirError(RATE_LIMIT_EXCEEDED) when one more stream is too many."""
-        if session.streams >= _MOST_EACH or self.viewers >= _MOST:
+        scope = session.identity.tenant_id
+        open_here = {name: len(feed.viewers) for name, feed in self._feeds.items()}
+        own, admins = open_here.get(scope, 0), open_here.get("", 0)
+        alike = sum(open_here.values()) - admins if scope else admins
+        full = bool(scope) and own >= _MOST_TENANT
+        if session.streams >= _MOST_EACH or full or alike >= _MOST:
             raise WeirError(
                 Reason.RATE_LIMIT_EXCEEDED,
                 f"{session.streams} live pages of this session are open, of at most {_MOST_EACH}, "
-                f"and {_MOST} in all; close one",
+                f"{_MOST_TENANT} of a tenant and {_MOST} in all; close one",
                 retry_after_s=10,
             )
 

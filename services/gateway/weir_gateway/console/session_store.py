@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -77,7 +77,7 @@ class SessionStore:
         own = [one.name for one in self._sessions.values() if one.identity == identity]
         for name in own[: max(0, len(own) - _MOST_EACH + 1)]:
             del self._sessions[name]
-        if len(self._sessions) >= self._most:
+        if len(self._sessions) >= self._most and not self._make_room(identity):
             raise WeirError(
                 Reason.OVERLOADED,
                 f"{self._most} sessions are open; sign out elsewhere, or raise "
@@ -130,6 +130,23 @@ class SessionStore:
     def end(self, session: Session) -> None:
         """Ends one. Idempotent."""
         self._sessions.pop(session.name, None)
+
+    def _make_room(self, identity: Identity) -> bool:
+        """Ends the oldest session of the tenant that has most, if that is fair.
+
+        It is towards a tenant that has fewer, and always towards administrators; a tenant with
+        many keys or users keeps nobody out.
+        """
+        counts = Counter(one.identity.tenant_id for one in self._sessions.values())
+        own = counts.pop("", 0) if identity.is_admin else counts[identity.tenant_id]
+        counts.pop("", None)
+        tenant_id, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
+        fair = most > 0 if identity.is_admin else most > own or tenant_id == identity.tenant_id
+        if not fair or (most <= 1 and not identity.is_admin):
+            return False
+        oldest = next(one for one in self._sessions.values() if one.identity.tenant_id == tenant_id)
+        self.end(oldest)
+        return True
 
     def _over(self, session: Session, now_us: int) -> bool:
         return now_us >= session.ends_us or now_us - session.used_us >= self._idle_us
