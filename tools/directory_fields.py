@@ -15,6 +15,7 @@ _POOLS, _PLACEMENT, _SCHEDULING = (
     "[scheduling](scheduling.md)",
 )
 _BATCHES = "[batches](batches.md)"
+_KEEP = "[privacy](privacy.md#bounds-on-what-is-kept)"
 _DEGRADATION = "[degradation](degradation.md)"
 _KV = "[below](#a-tenants-part-of-the-kv-caches)"
 _LIMITS = "[limits](limits.md)"
@@ -25,7 +26,7 @@ _PLACES = {
         "max_running_requests": "[below](#fair-shares-of-the-running-slots)",
         "max_queued_requests": _POOLS, "reserve_policy": _LIMITS, "extend_policy": _LIMITS,
         "on_revoke": "[administration](administration.md#when-access-ends)",
-        "kv": _KV, "slo": _POOLS, "files": _BATCHES, "batch": _BATCHES,
+        "kv": _KV, "slo": _POOLS, "files": _BATCHES, "batch": _BATCHES, "keep": _KEEP,
         "degradations": _DEGRADATION, "degradation": _DEGRADATION,
     },
     "pools": {
@@ -49,6 +50,9 @@ _ABSENT = {
         "slo.ttft_ms": "no target", "slo.itl_ms": "no target", "slo.e2e_ms": "no target",
         "slo.attainment": "0.95", "slo.shed": "`false`", "degradations": "none",
         "files.max_files": "1000", "files.max_bytes": "10000000000",
+        "keep.max_responses": "100000", "keep.max_response_bytes": "2000000000",
+        "keep.max_idempotency_keys": "1000000", "keep.max_idempotency_bytes": "1000000000",
+        "keep.max_webhooks": "20000", "keep.max_event_streams": "100",
         "batch.max_enqueued_tokens": "200000000", "batch.to_job_after_ms": "never",
         "degradation.min_new_tokens": "16", "degradation.truncate": "`none`",
         "degradation.max_wait_ms": "only what the queue refuses",

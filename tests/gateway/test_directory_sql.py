@@ -65,6 +65,7 @@ RICH["tenants"][0] |= {
         "slo": {"ttft_ms": 300, "attainment": 0.95, "shed": False},
         "files": {"max_files": 7, "max_bytes": 1_000_000},
         "batch": {"max_enqueued_tokens": 5_000},
+        "keep": {"max_responses": 3, "max_webhooks": 4, "max_event_streams": 5},
         "reserve_policy": "estimate",
         "extend_policy": "debt",
         "degradations": ["cheaper_sampling"],

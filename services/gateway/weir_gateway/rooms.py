@@ -11,6 +11,9 @@ from weir_gateway.batches.room import BatchRoom
 from weir_gateway.directory.follower import Directory
 from weir_gateway.files.room import FileRoom
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.open_streams import OpenStreams
+from weir_gateway.holdings.policies import KeepPolicies
+from weir_gateway.holdings.room import HoldingRoom
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.room import JobRoom
@@ -53,6 +56,9 @@ class Rooms:
     ) -> None:
         self._settings = settings
         self._directory = directory
+        streams = OpenStreams(settings.event_streams_at_once)
+        policies = KeepPolicies(directory)
+        self._holdings = HoldingRoom(state)
         self._files = FileRoom(
             state=state, reception=reception, clock=clock, stall_s=settings.stall_s
         )
@@ -66,6 +72,8 @@ class Rooms:
             clock=clock,
             tracing=tracing,
             draining=draining,
+            streams=streams,
+            policies=policies,
         )
         self._batches = BatchRoom(
             settings,
@@ -85,6 +93,8 @@ class Rooms:
             reception=reception,
             preparer=preparer,
             clock=clock,
+            streams=streams,
+            policies=policies,
         )
 
     def routes(self) -> list[BaseRoute]:
@@ -109,6 +119,7 @@ class Rooms:
     def start(self) -> None:
         """Starts what runs in the background."""
         self._files.start()
+        self._holdings.start()
         self._responses.start()
         self.jobs.start()
         self._batches.start()
@@ -122,3 +133,4 @@ class Rooms:
         await self._batches.stop()
         await self._responses.stop()
         await self._files.stop()
+        await self._holdings.stop()

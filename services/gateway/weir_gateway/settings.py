@@ -144,6 +144,13 @@ class GatewaySettings(ServiceSettings):
     response_window_s: float = Field(
         86_400, gt=0, description="a background response that has not ended by then fails"
     )
+    event_streams_at_once: int = Field(
+        4_096,
+        ge=1,
+        le=1_000_000,
+        description="event streams and watches of jobs and responses open at this gateway; of one "
+        "tenant its policy's `keep.max_event_streams`",
+    )
     jobs_at_once: int = Field(
         64, ge=1, le=10_000, description="jobs and lines of batches that this gateway runs at once"
     )

@@ -18,7 +18,7 @@ from weir_gateway.directory.entries import (
     PriceEntry,
     Text,
 )
-from weir_gateway.directory.offline_entries import BatchEntry, FilesEntry
+from weir_gateway.directory.offline_entries import BatchEntry, FilesEntry, KeepEntry
 from weir_gateway.directory.placement_entries import PlacementEntry, PreemptionEntry
 from weir_gateway.directory.pool_entries import (
     ScalingEntry,
@@ -91,6 +91,7 @@ class PolicyEntry(Entry):
     slo: SloEntry = SloEntry()
     files: FilesEntry = FilesEntry()
     batch: BatchEntry = BatchEntry()
+    keep: KeepEntry = KeepEntry()
     degradations: tuple[
         Literal["smaller_model", "lower_max_new_tokens", "cheaper_sampling"], ...
     ] = ()

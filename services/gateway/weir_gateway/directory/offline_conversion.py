@@ -1,7 +1,7 @@
 """What a tenant may keep and have waiting, as the directory has it."""
 
-from weir.directory.v1.directory_pb2 import BatchPolicy, FilePolicy
-from weir_gateway.directory.offline_entries import BatchEntry, FilesEntry
+from weir.directory.v1.directory_pb2 import BatchPolicy, FilePolicy, KeepPolicy
+from weir_gateway.directory.offline_entries import BatchEntry, FilesEntry, KeepEntry
 
 
 def to_file_policy(entry: FilesEntry) -> FilePolicy | None:
@@ -18,3 +18,10 @@ def to_batch_policy(entry: BatchEntry) -> BatchPolicy | None:
     return BatchPolicy(
         max_enqueued_tokens=entry.max_enqueued_tokens, to_job_after_ms=entry.to_job_after_ms
     )
+
+
+def to_keep_policy(entry: KeepEntry) -> KeepPolicy | None:
+    """None when nothing is set: then all of it is the plan's."""
+    if entry == KeepEntry():
+        return None
+    return KeepPolicy(**entry.model_dump(exclude_none=True))

@@ -14,6 +14,17 @@ class FilesEntry(Entry):
     max_bytes: PositiveAmount | None = None
 
 
+class KeepEntry(Entry):
+    """What is kept for a tenant beyond files; see `weir.directory.v1.KeepPolicy`."""
+
+    max_responses: PositiveAmount | None = None
+    max_response_bytes: PositiveAmount | None = None
+    max_idempotency_keys: PositiveAmount | None = None
+    max_idempotency_bytes: PositiveAmount | None = None
+    max_webhooks: PositiveAmount | None = None
+    max_event_streams: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+
 class BatchEntry(Entry):
     """Offline work of a tenant; see `weir.directory.v1.BatchPolicy`.
 

@@ -39,7 +39,11 @@ from weir_gateway.directory.document import (
 )
 from weir_gateway.directory.entries import ParameterEntry, PriceEntry
 from weir_gateway.directory.limit_conversion import to_limits
-from weir_gateway.directory.offline_conversion import to_batch_policy, to_file_policy
+from weir_gateway.directory.offline_conversion import (
+    to_batch_policy,
+    to_file_policy,
+    to_keep_policy,
+)
 from weir_gateway.directory.placement_conversion import set_placement
 from weir_gateway.directory.pool_conversion import set_scope, to_targets
 
@@ -130,6 +134,7 @@ def _policy(entry: PolicyEntry) -> Policy:
         slo=to_targets(entry.slo),
         files=to_file_policy(entry.files),
         batch=to_batch_policy(entry.batch),
+        keep=to_keep_policy(entry.keep),
         degradation=to_degradation_policy(entry.degradation),
     )
     if entry.reserve_policy is not None:

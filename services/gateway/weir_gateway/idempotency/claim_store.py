@@ -5,12 +5,15 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import RowMapping, delete, or_, select, update
+from sqlalchemy import RowMapping, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from weir.directory.v1.directory_pb2 import KeepPolicy
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_id
+from weir_gateway.holdings.bounds import BoundOf, Held, Kind, idempotency_bound
+from weir_gateway.holdings.counts import HoldingCounts
 from weir_gateway.idempotency.kept_answer import KeptAnswer
 from weir_gateway.idempotency.scoped_key import ScopedKey
 from weir_gateway.idempotency.tables import KEPT, NOT_KEPT, RUNNING, idempotency_keys
@@ -21,6 +24,8 @@ _PIECE = 500
 _MOST_ON_LOOP = 50_000
 _keys = idempotency_keys
 _c = idempotency_keys.c
+_SIZE = func.coalesce(func.length(_c.head), 0) + func.coalesce(func.length(_c.body), 0)
+_LET_GO_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,22 @@ class ClaimStore:
         clock: wall time; gateways may differ by less than `lease_s`.
         lease_s: a claim that is not renewed for so long is free.
         keep_s: an answer is replayed for so long after its request began.
+        bound_of: how much a tenant may keep. A key beyond it is refused: without its row nothing
+            would say that its request runs. For an answer beyond it the oldest ones are let go.
     """
 
-    def __init__(self, state: State, clock: Clock, *, lease_s: float, keep_s: float) -> None:
+    def __init__(
+        self,
+        state: State,
+        clock: Clock,
+        *,
+        lease_s: float,
+        keep_s: float,
+        bound_of: BoundOf = lambda _: idempotency_bound(KeepPolicy()),
+    ) -> None:
         self._state = state
+        self._counts = HoldingCounts(state, Kind.IDEMPOTENCY)
+        self._bound_of = bound_of
         self._clock = clock
         self._lease_ms = round(lease_s * 1_000)
         self._keep_ms = round(keep_s * 1_000)
@@ -51,7 +68,8 @@ class ClaimStore:
 
         Raises:
             WeirError: IDEMPOTENCY_CONFLICT, the key is that of another request, or its answer
-                was not kept; IDEMPOTENCY_IN_PROGRESS, it runs.
+                was not kept; IDEMPOTENCY_IN_PROGRESS, it runs; STORAGE_EXCEEDED, the tenant has
+                as many keys as it may.
         """
         claim = Claim(new_id("idem", self._clock))
         now_ms = self._now_ms()
@@ -69,6 +87,7 @@ class ClaimStore:
         insert = self._state.insert(_keys).values(**named, **values).on_conflict_do_nothing()
         async with self._state.writing() as connection:
             if (await connection.execute(insert)).rowcount == 1:
+                await self._count_key(connection, key.tenant_id)
                 return claim
             row = await _row(connection, key)
             if row is None:
@@ -76,6 +95,9 @@ class ClaimStore:
             if _is_free(row, now_ms):
                 take = update(_keys).where(_c.claim_id == row["claim_id"]).values(**values)
                 if (await connection.execute(take)).rowcount == 1:
+                    size = len(row["head"] or b"") + len(row["body"] or b"")
+                    if size:
+                        await self._counts.add(connection, key.tenant_id, Held(size=-size))
                     return claim
                 raise _in_progress(key)
         return await _told(row, key)
@@ -92,19 +114,26 @@ class ClaimStore:
     async def keep(self, claim: Claim, answer: KeptAnswer | None) -> bool:
         """Keeps the answer of a claim, None for one that is too large; False if it was lost."""
         values: dict[str, object] = {"state": NOT_KEPT}
+        size = 0
         if answer is not None:
             packed = await _off_loop(_packed, answer.body)
             values = {"status": answer.status, "head": answer.head, "body": packed, "state": KEPT}
-        statement = update(_keys).where(_c.claim_id == claim.id).values(**values)
+            size = len(answer.head) + len(packed)
+        statement = update(_keys).where(_c.claim_id == claim.id, _c.state == RUNNING)
         async with self._state.writing() as connection:
-            changed = (await connection.execute(statement)).rowcount
-        return bool(changed == 1)
+            changed = statement.values(**values).returning(_c.tenant_id)
+            tenant_id = (await connection.execute(changed)).scalar()
+            if tenant_id is not None and size:
+                held = await self._counts.add(connection, tenant_id, Held(size=size))
+                await self._let_go(connection, tenant_id, held)
+            return tenant_id is not None or await _is_kept(connection, claim)
 
     async def free(self, claim: Claim) -> None:
         """Frees the key of a request that did not run."""
         statement = delete(_keys).where(_c.claim_id == claim.id, _c.state == RUNNING)
         async with self._state.writing() as connection:
-            await connection.execute(statement)
+            gone = (await connection.execute(statement.returning(_c.tenant_id))).scalars().all()
+            await self._counts.remove(connection, [(tenant_id, 0) for tenant_id in gone])
 
     async def remove_expired(self) -> bool:
         """Removes some of what has expired; whether there may be more."""
@@ -114,11 +143,49 @@ class ClaimStore:
         async with self._state.writing() as connection:
             found: Sequence[str] = (await connection.execute(old)).scalars().all()
             if found:
-                await connection.execute(delete(_keys).where(_c.claim_id.in_(found)))
+                some = delete(_keys).where(_c.claim_id.in_(found))
+                gone = (await connection.execute(some.returning(_c.tenant_id, _SIZE))).all()
+                await self._counts.remove(connection, [(row[0], row[1]) for row in gone])
         return len(found) == _PIECE
+
+    async def _count_key(self, connection: AsyncConnection, tenant_id: str) -> None:
+        added = Held(objects=1)
+        held = await self._counts.add(connection, tenant_id, added)
+        self._bound_of(tenant_id).check(Held(held.objects), added)
+
+    async def _let_go(self, connection: AsyncConnection, tenant_id: str, held: Held) -> None:
+        """Takes the oldest answers from their keys until the rest is within the bound."""
+        most = self._bound_of(tenant_id).size
+        assert most is not None
+        over = held.size - most
+        oldest = (
+            select(_c.claim_id, _SIZE.label("size"))
+            .where(_c.tenant_id == tenant_id, _c.state == KEPT)
+            .order_by(_c.expires_ms)
+            .limit(_LET_GO_AT_ONCE)
+            # What another is about to remove is not waited for: it waits for this one.
+            .with_for_update(skip_locked=True)
+        )
+        while over > 0 and (found := (await connection.execute(oldest)).all()):
+            ids, freed = [], 0
+            for row in found:
+                if freed >= over:
+                    break
+                ids.append(row.claim_id)
+                freed += row.size
+            emptied = {"state": NOT_KEPT, "status": None, "head": None, "body": None}
+            await connection.execute(update(_keys).where(_c.claim_id.in_(ids)).values(**emptied))
+            await self._counts.add(connection, tenant_id, Held(size=-freed))
+            over -= freed
 
     def _now_ms(self) -> int:
         return self._clock.now_us() // 1_000
+
+
+async def _is_kept(connection: AsyncConnection, claim: Claim) -> bool:
+    """Whether an earlier try was committed although its answer was lost."""
+    ended = select(_c.claim_id).where(_c.claim_id == claim.id, _c.state != RUNNING)
+    return (await connection.execute(ended)).first() is not None
 
 
 async def _row(connection: AsyncConnection, key: ScopedKey) -> RowMapping | None:
@@ -147,8 +214,8 @@ async def _told(row: RowMapping, key: ScopedKey) -> KeptAnswer:
     if row["state"] == NOT_KEPT:
         raise WeirError(
             Reason.IDEMPOTENCY_CONFLICT,
-            f"the request of this {key.field} has run, but its answer was too large to be kept; "
-            "to run it again send another key",
+            f"the request of this {key.field} has run, but its answer was too large to be kept, or "
+            "made room for newer ones; to run it again send another key",
             field=key.field,
         )
     body = await _off_loop(zlib.decompress, row["body"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from weir.common.v1.lifecycle_pb2 import Outcome
 from weir_core.errors import Reason, WeirError
+from weir_core.repeating import Repeating
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.live_request import LiveRequest
@@ -14,7 +15,6 @@ from weir_gateway.idempotency.claim_store import Claim, ClaimStore
 from weir_gateway.idempotency.kept_answer import KeptAnswer
 from weir_gateway.idempotency.metrics import IdempotencyMetrics
 from weir_gateway.idempotency.scoped_key import ScopedKey
-from weir_core.repeating import Repeating
 
 _log = get_logger(__name__)
 
@@ -75,7 +75,7 @@ class Idempotency:
         """The right to run a request, to be closed by `close`; or the answer to replay.
 
         Raises:
-            WeirError: IDEMPOTENCY_CONFLICT, IDEMPOTENCY_IN_PROGRESS, STATE_OFF or
+            WeirError: IDEMPOTENCY_CONFLICT, IDEMPOTENCY_IN_PROGRESS, STORAGE_EXCEEDED, STATE_OFF or
                 STATE_UNAVAILABLE.
         """
         try:

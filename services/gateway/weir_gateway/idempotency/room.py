@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry
 
 from weir_core.clock import Clock
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.policies import KeepPolicies
 from weir_gateway.idempotency.claim_store import ClaimStore
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.idempotency.idempotency import Idempotency
@@ -28,11 +29,18 @@ class IdempotencyRoom:
         *,
         registry: CollectorRegistry,
         clock: Clock,
+        policies: KeepPolicies,
     ) -> None:
         lease_s = settings.idempotency_lease_s
         self._on = state.on
         self._idempotency = Idempotency(
-            ClaimStore(state, clock, lease_s=lease_s, keep_s=settings.idempotency_keep_s),
+            ClaimStore(
+                state,
+                clock,
+                lease_s=lease_s,
+                keep_s=settings.idempotency_keep_s,
+                bound_of=policies.idempotency,
+            ),
             IdempotencyMetrics(registry),
             lease_s=lease_s,
             most_bytes=settings.idempotency_max_bytes,

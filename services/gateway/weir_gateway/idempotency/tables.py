@@ -7,7 +7,7 @@ from weir_gateway.state.tables import metadata
 RUNNING = 0
 KEPT = 1
 NOT_KEPT = 2
-"""It ran, but its answer was too large to be kept."""
+"""It ran, but its answer was too large to be kept, or made room for newer ones."""
 
 idempotency_keys = Table(
     "idempotency_keys",
@@ -24,4 +24,5 @@ idempotency_keys = Table(
     Column("head", LargeBinary),
     Column("body", LargeBinary),
     Index("idempotency_keys_by_expiry", "expires_ms"),
+    Index("idempotency_keys_by_age", "tenant_id", "state", "expires_ms"),
 )

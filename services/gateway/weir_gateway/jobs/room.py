@@ -10,6 +10,8 @@ from weir_core.clock import Clock
 from weir_core.repeating import Repeating
 from weir_core.telemetry.tracing import Tracing
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.open_streams import OpenStreams
+from weir_gateway.holdings.policies import KeepPolicies
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.attempt import AttemptParts
 from weir_gateway.jobs.charges import JobCharges
@@ -45,6 +47,7 @@ class JobRoom:
         clock: time.
         tracing: of the process.
         draining: whether the gateway takes no new work.
+        streams, policies: see there.
 
     Attributes:
         ends: who is told, in the same transaction, that a job has ended.
@@ -67,11 +70,14 @@ class JobRoom:
         clock: Clock,
         tracing: Tracing,
         draining: Callable[[], bool],
+        streams: OpenStreams,
+        policies: KeepPolicies,
     ) -> None:
         self._on = state.on
         self._settings = settings
         self._reception = reception
         self._clock = clock
+        self._streams = streams
         retention_ms = round(settings.job_retention_s * 1_000)
         self.ends = JobEnds()
         self.submissions = Submissions(tracing, clock)
@@ -111,7 +117,12 @@ class JobRoom:
         )
         self.wake = self._runner.wake
         self.webhooks = WebhookRoom(
-            state, self.ends, metrics, clock, private=settings.webhooks_to_private_addresses
+            state,
+            self.ends,
+            metrics,
+            clock,
+            private=settings.webhooks_to_private_addresses,
+            bound_of=policies.webhooks,
         )
         self.tell = self.webhooks.outbox.enqueue
         self._upkeep = JobUpkeep(state, self.ends, clock, retention_ms=retention_ms)
@@ -148,6 +159,7 @@ class JobRoom:
             self.kinds,
             max_bytes=self._settings.max_body_bytes,
             stall_s=self._settings.stall_s,
+            streams=self._streams,
         )
         add_JobServiceServicer_to_server(servicer, server)
 
@@ -164,6 +176,7 @@ class JobRoom:
             self._clock,
             max_body=self._settings.max_body_bytes,
             ping_s=self._settings.ping_s,
+            streams=self._streams,
         ).routes()
 
     async def _tend(self) -> None:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from weir_core.clock import Clock
 from weir_core.errors import InvalidField, WeirError
@@ -16,6 +17,7 @@ from weir_core.errors.openai import to_body
 from weir_core.ids import new_request_id
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.open_streams import OpenStreams
 from weir_gateway.jobs.desk import JobDesk
 from weir_gateway.jobs.job import JobState
 from weir_gateway.jobs.json_form import ENDPOINTS, job_json
@@ -30,6 +32,23 @@ _CHAT = "/v1/chat/completions"
 _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
+class _PlacedResponse(StreamingResponse):
+    """A stream that is refused before its headers if there is no place for it.
+
+    Args:
+        place: entered while it is sent, whatever ends it.
+        parts: of `StreamingResponse`.
+    """
+
+    def __init__(self, place: AbstractContextManager[None], *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place:
+            await super().__call__(scope, receive, send)
+
+
 class JobRoutes:
     """The handlers.
 
@@ -38,6 +57,7 @@ class JobRoutes:
         clock: for ids.
         max_body: bytes.
         ping_s: silence after which a stream of events gets a comment.
+        streams: has places for streams of events.
     """
 
     def __init__(
@@ -49,6 +69,7 @@ class JobRoutes:
         *,
         max_body: int,
         ping_s: float,
+        streams: OpenStreams,
     ) -> None:
         self._reception = reception
         self._desk = desk
@@ -56,6 +77,7 @@ class JobRoutes:
         self._clock = clock
         self._max_body = max_body
         self._ping_s = ping_s
+        self._streams = streams
 
     def routes(self) -> list[Route]:
         """What the HTTP door serves."""
@@ -116,8 +138,11 @@ class JobRoutes:
         # What refuses it is told by a status.
         await self._desk.get(caller, job_id)
         headers = _STREAM_HEADERS | {"x-request-id": new_request_id(self._clock)}
-        return StreamingResponse(
-            self._events(caller, job_id), media_type="text/event-stream", headers=headers
+        return _PlacedResponse(
+            self._streams.place(caller),
+            self._events(caller, job_id),
+            media_type="text/event-stream",
+            headers=headers,
         )
 
     async def _events(self, caller: Caller, job_id: str) -> AsyncIterator[bytes]:

@@ -24,6 +24,7 @@ from weir_core.rpc.interceptors.handler import Context
 from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.open_streams import OpenStreams
 from weir_gateway.jobs.desk import JobDesk
 from weir_gateway.jobs.kind import JobKinds
 from weir_gateway.jobs.messages import job_message, to_state
@@ -41,6 +42,7 @@ class JobServicer(JobServiceServicer):
         desk, kinds: see there.
         max_bytes: of a request.
         stall_s: a watcher that reads nothing for so long is given up.
+        streams: has places for watches.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class JobServicer(JobServiceServicer):
         *,
         max_bytes: int,
         stall_s: float,
+        streams: OpenStreams,
     ) -> None:
         self._reception = reception
         self._desk = desk
         self._kinds = kinds
         self._max_bytes = max_bytes
         self._stall_s = stall_s
+        self._streams = streams
 
     async def SubmitJob(self, request: SubmitJobRequest, context: Context) -> SubmitJobResponse:
         """Accepts a job."""
@@ -87,11 +91,12 @@ class JobServicer(JobServiceServicer):
         """Sends the job at once, then each change, until it has ended."""
         caller = self._caller(context)
         last = WatchJobResponse()
-        async with aclosing(self._desk.watch(caller, _id(request.job_id), _BEAT_S)) as changes:
-            async for job in changes:
-                if job is not None:
-                    last = WatchJobResponse(job=job_message(job, self._kinds))
-                await self._write(context, last)
+        with self._streams.place(caller):
+            async with aclosing(self._desk.watch(caller, _id(request.job_id), _BEAT_S)) as changes:
+                async for job in changes:
+                    if job is not None:
+                        last = WatchJobResponse(job=job_message(job, self._kinds))
+                    await self._write(context, last)
 
     async def CancelJob(self, request: CancelJobRequest, context: Context) -> CancelJobResponse:
         """Cancels a job."""

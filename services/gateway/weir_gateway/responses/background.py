@@ -12,6 +12,7 @@ from weir_core.errors import Reason, WeirError
 from weir_core.ids import new_request_id
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.bounds import Held
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.enqueued import most_enqueued
 from weir_gateway.jobs.job import Job, JobState
@@ -73,7 +74,7 @@ class Background:
 
         Raises:
             WeirError: what a request in the foreground would be refused with, but for limits;
-                ENQUEUED_TOKENS_EXCEEDED.
+                ENQUEUED_TOKENS_EXCEEDED; STORAGE_EXCEEDED; there is no place for its stream.
         """
         self._reception.check_rate(caller)
         prepared = await self._preparer.prepare(caller, in_background(request.request))
@@ -93,25 +94,33 @@ class Background:
             enqueued_tokens=prepared.prompt_tokens + prepared.output_tokens,
             traceparent=self._jobs.submissions.of_job(job_id, caller, prepared.subject.model),
         )
+        request_id = (b"x-request-id", new_request_id(self._clock).encode())
+        if request.request.stream:
+            with self._stream.place(caller):
+                await self._write(caller, request, response, job)
+                await self._stream.send(exchange, caller, request.id, -1, [request_id])
+        else:
+            await self._write(caller, request, response, job)
+            await exchange.reply(200, orjson.dumps(response), [request_id])
+
+    async def _write(
+        self, caller: Caller, request: ResponseRequest, response: ResponseJson, job: Job
+    ) -> None:
+        """Keeps the response that is to be made, with its job. Raises WeirError."""
         kinds = ("response.created", "response.queued")
         events = [
             {"type": kind, "sequence_number": at, "response": response}
             for at, kind in enumerate(kinds)
         ]
+        tenant_id = caller.tenant_id
+        stored = self._keeper.stored(tenant_id, request, response, ends_ms=job.deadline_ms)
         async with self._state.writing() as connection:
-            stored = self._keeper.stored(
-                caller.tenant_id, request, response, ends_ms=job.deadline_ms
-            )
-            await self._store.add_in(connection, stored)
-            await self._store.add_events(connection, caller.tenant_id, request.id, events)
+            size = await self._store.add_in(connection, stored)
+            size += await self._store.add_events(connection, tenant_id, request.id, events)
+            await self._store.count(connection, tenant_id, Held(1, size), bounded=True)
             most = most_enqueued(caller.policy.batch)
             await self._jobs.store.add_one(connection, job, most_tokens=most)
         self._jobs.wake()
-        request_id = (b"x-request-id", new_request_id(self._clock).encode())
-        if request.request.stream:
-            await self._stream.send(exchange, caller, request.id, -1, [request_id])
-        else:
-            await exchange.reply(200, orjson.dumps(response), [request_id])
 
     async def shown(self, stored: StoredResponse) -> ResponseJson:
         """A response as it is now: of one that has not ended its job knows."""

@@ -8,6 +8,7 @@ from weir_core.errors.openai import to_body
 from weir_core.tasks import end_task
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.open_streams import OpenStreams
 from weir_gateway.openai.answer_format import PING
 from weir_gateway.openai.exchange import ClientLeft, Exchange
 from weir_gateway.openai.generation_endpoint import STREAM_HEADERS
@@ -28,9 +29,13 @@ class EventStream:
         store: of responses.
         reception: knows who may still read.
         ping_s: silence after which a comment is sent.
+        streams: has places for streams.
     """
 
-    def __init__(self, store: ResponseStore, reception: Reception, *, ping_s: float) -> None:
+    def __init__(
+        self, store: ResponseStore, reception: Reception, *, ping_s: float, streams: OpenStreams
+    ) -> None:
+        self.place = streams.place
         self._store = store
         self._reception = reception
         self._ping_s = ping_s
@@ -44,6 +49,8 @@ class EventStream:
         headers: Iterable[tuple[bytes, bytes]],
     ) -> None:
         """Sends events with a greater number than `after`, until the last was sent.
+
+        The caller has entered `place`.
 
         An `error` event tells that it was deleted, that the state cannot be read, or why the
         caller is no longer welcome.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from weir_gateway.holdings.bounds import Held
 from weir_gateway.responses.output_items import Event
 from weir_gateway.responses.store import ResponseStore
 from weir_gateway.state.state import State
@@ -48,7 +49,10 @@ class EventWriter:
             named = self._tenant_id, self._response_id
             # Of one that was deleted meanwhile nothing may stay behind.
             if await self._store.hold(connection, *named):
-                await self._store.add_events(connection, *named, self._unwritten)
+                size = await self._store.add_events(connection, *named, self._unwritten)
+                # What was accepted is written to its end, whatever the tenant keeps meanwhile.
+                change = Held(size=size)
+                await self._store.count(connection, self._tenant_id, change, bounded=False)
         self._unwritten = []
 
     async def _load(self) -> None:

@@ -7,6 +7,7 @@ import orjson
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from weir_gateway.holdings.bounds import Held
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.tables import jobs
 from weir_gateway.responses.job_kind import KIND, response_id_of
@@ -49,14 +50,18 @@ class ResponseEnds:
         kind = f"response.{response['status']}"
         sequence = await self._store.next_sequence(connection, job.tenant_id, response_id)
         event = {"type": kind, "response": response, "sequence_number": sequence}
-        await self._store.add_events(connection, job.tenant_id, response_id, [event])
-        await self._store.change_in(
+        # The row before its events, and both before they are counted: see `HoldingCounts`.
+        size = await self._store.change_in(
             connection,
             job.tenant_id,
             response_id,
             response,
             expires_ms=job.ended_ms + self._retention_ms,
         )
+        if size is None:
+            return
+        size += await self._store.add_events(connection, job.tenant_id, response_id, [event])
+        await self._store.count(connection, job.tenant_id, Held(size=size), bounded=False)
         await self._tell(connection, job.tenant_id, kind, {"id": response_id})
 
 

@@ -48,10 +48,14 @@ class Keeper:
 
         Raises:
             WeirError: STATE_OFF, it wants to be kept and nothing is; RESPONSE_NOT_FOUND;
-                STATE_CONFLICT, the response before has no answer to go on from.
+                STATE_CONFLICT, the response before has no answer to go on from;
+                STORAGE_EXCEEDED, it is to be kept in any case and there is no room.
         """
         if self.keeps(request) and not self._state.on:
             self._state.writing()  # which refuses
+        if request.store or request.background:
+            # Asked for in so many words: no answer is made that cannot be kept.
+            await self._store.check_room(tenant_id)
         if not request.previous_id:
             return request
         before = await self._store.get(tenant_id, request.previous_id, "previous_response_id")
@@ -101,7 +105,7 @@ class Keeper:
             await self._store.add(self.stored(answer.tenant_id, answer.request, response))
         except WeirError as error:
             # It was made and charged: the client gets it all the same.
-            _log.error("response_not_kept", request_id=answer.request_id, reason=error.reason)
+            _log.warning("response_not_kept", request_id=answer.request_id, reason=error.reason)
             answer.not_kept(error)
 
 

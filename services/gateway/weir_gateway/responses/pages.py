@@ -86,7 +86,8 @@ class RetrievePage(ResponsePage):
                 "its events were not kept; leave it out",
                 field="stream",
             )
-        await self._stream.send(exchange, caller, stored.id, after, [self._request_id()])
+        with self._stream.place(caller):
+            await self._stream.send(exchange, caller, stored.id, after, [self._request_id()])
 
 
 class CancelPage(ResponsePage):

@@ -7,6 +7,8 @@ from starlette.routing import BaseRoute, Route
 from weir_core.clock import Clock
 from weir_core.repeating import Repeating
 from weir_gateway.flow.reception import Reception
+from weir_gateway.holdings.open_streams import OpenStreams
+from weir_gateway.holdings.policies import KeepPolicies
 from weir_gateway.idempotency.http_door import HttpIdempotency
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.jobs.room import JobRoom
@@ -34,6 +36,7 @@ class ResponseRoom:
         jobs: where background responses run.
         idempotency, reception, preparer: see there.
         clock: time.
+        streams, policies: see there.
     """
 
     def __init__(
@@ -46,15 +49,17 @@ class ResponseRoom:
         reception: Reception,
         preparer: Preparer,
         clock: Clock,
+        streams: OpenStreams,
+        policies: KeepPolicies,
     ) -> None:
         self._state = state
         self._clock = clock
-        self._store = store = ResponseStore(state)
+        self._store = store = ResponseStore(state, policies.responses)
         jobs.kinds.register(KIND, ResponseJobs(state, store, clock))
         retention_s = settings.response_retention_s
         jobs.ends.listen(ResponseEnds(store, jobs.tell, retention_s=retention_s).on_job_end)
         keeper = Keeper(state, store, clock, retention_s=retention_s)
-        stream = EventStream(store, reception, ping_s=settings.ping_s)
+        stream = EventStream(store, reception, ping_s=settings.ping_s, streams=streams)
         background = Background(
             state,
             store=store,

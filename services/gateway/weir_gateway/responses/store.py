@@ -9,7 +9,10 @@ import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from weir.directory.v1.directory_pb2 import KeepPolicy
 from weir_core.errors import Reason, WeirError
+from weir_gateway.holdings.bounds import BoundOf, Held, Kind, response_bound
+from weir_gateway.holdings.counts import HoldingCounts
 from weir_gateway.responses.items import Item
 from weir_gateway.responses.tables import events, responses
 from weir_gateway.state.state import State
@@ -41,20 +44,29 @@ class StoredResponse:
 class ResponseStore:
     """Adds, reads and removes. Methods raise WeirError(STATE_UNAVAILABLE or STATE_OFF) too.
 
+    What is added and removed is counted by `count`, once a transaction, at its end.
+
     Args:
         state: the database.
+        bound_of: how much a tenant may keep.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(
+        self, state: State, bound_of: BoundOf = lambda _: response_bound(KeepPolicy())
+    ) -> None:
         self._state = state
+        self._bound_of = bound_of
+        self._counts = HoldingCounts(state, Kind.RESPONSES)
 
     async def add(self, stored: StoredResponse) -> None:
-        """Keeps a response that has ended."""
+        """Keeps a response that has ended. Raises WeirError(STORAGE_EXCEEDED)."""
         async with self._state.writing() as connection:
-            await self.add_in(connection, stored)
+            size = await self.add_in(connection, stored)
+            await self.count(connection, stored.tenant_id, Held(1, size), bounded=True)
 
-    async def add_in(self, connection: AsyncConnection, stored: StoredResponse) -> None:
-        """Keeps a response in the transaction of `connection`."""
+    async def add_in(self, connection: AsyncConnection, stored: StoredResponse) -> int:
+        """Keeps a response in the transaction of `connection`; its bytes, not counted yet."""
+        response, items = orjson.dumps(stored.response), orjson.dumps(stored.items)
         row = {
             "tenant_id": stored.tenant_id,
             "id": stored.id,
@@ -62,10 +74,27 @@ class ResponseStore:
             "expires_ms": stored.expires_ms,
             "chain_id": stored.chain_id,
             "background": stored.background,
-            "response": orjson.dumps(stored.response),
-            "items": orjson.dumps(stored.items),
+            "response": response,
+            "items": items,
         }
         await connection.execute(responses.insert().values(row))
+        return len(response) + len(items)
+
+    async def count(
+        self, connection: AsyncConnection, tenant_id: str, change: Held, *, bounded: bool
+    ) -> None:
+        """Counts what the transaction of `connection` has changed.
+
+        Raises:
+            WeirError: STORAGE_EXCEEDED: `bounded`, and the tenant would keep more than it may.
+        """
+        held = await self._counts.add(connection, tenant_id, change)
+        if bounded:
+            self._bound_of(tenant_id).check(held, change)
+
+    async def check_room(self, tenant_id: str) -> None:
+        """Whether any more may be kept now. Raises WeirError(STORAGE_EXCEEDED)."""
+        self._bound_of(tenant_id).check_room(await self._counts.of(tenant_id))
 
     async def get(self, tenant_id: str, response_id: str, field: str) -> StoredResponse:
         """One of a tenant's. Raises WeirError(RESPONSE_NOT_FOUND) on `field`."""
@@ -103,20 +132,28 @@ class ResponseStore:
         response: Mapping[str, Any],
         *,
         expires_ms: int,
-    ) -> None:
-        """Writes a response anew, to be kept until `expires_ms`."""
-        statement = update(responses).where(_named(tenant_id, response_id))
-        values = {"response": orjson.dumps(response), "expires_ms": expires_ms}
-        await connection.execute(statement.values(values))
+    ) -> int | None:
+        """Writes a response anew, to be kept until `expires_ms`.
+
+        Returns:
+            Bytes that it has grown by, not counted yet; None: there is none any more.
+        """
+        named, written = _named(tenant_id, response_id), orjson.dumps(response)
+        size = select(func.length(responses.c.response)).where(named).with_for_update()
+        before = (await connection.execute(size)).scalar()
+        if before is None:
+            return None
+        values = {"response": written, "expires_ms": expires_ms}
+        await connection.execute(update(responses).where(named).values(values))
+        return len(written) - int(before)
 
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Removes one and its events. Raises WeirError(RESPONSE_NOT_FOUND)."""
         async with self._state.writing() as connection:
-            statement = delete(responses).where(_named(tenant_id, response_id))
-            gone = (await connection.execute(statement)).rowcount
-            await connection.execute(delete(events).where(_events_of(tenant_id, response_id)))
-        if not gone:
-            raise not_found("response_id")
+            size = await self._remove(connection, tenant_id, response_id)
+            if size is None:
+                raise not_found("response_id")
+            await self._counts.remove(connection, [(tenant_id, size)])
 
     async def remove_expired(self, now_ms: int) -> int:
         """Removes some that were kept long enough, with their events; how many."""
@@ -129,12 +166,31 @@ class ResponseStore:
             found = (await connection.execute(old)).all()
         if found:
             async with self._state.writing() as connection:
-                for tenant_id, response_id in found:
-                    named = _named(tenant_id, response_id)
-                    await connection.execute(delete(responses).where(named))
-                    owned = _events_of(tenant_id, response_id)
-                    await connection.execute(delete(events).where(owned))
+                gone = []
+                for tenant_id, response_id in sorted(found):
+                    size = await self._remove(connection, tenant_id, response_id)
+                    if size is not None:
+                        gone.append((tenant_id, size))
+                await self._counts.remove(connection, gone)
         return len(found)
+
+    async def _remove(
+        self, connection: AsyncConnection, tenant_id: str, response_id: str
+    ) -> int | None:
+        """Removes one and its events; their bytes, None: there was none."""
+        statement = (
+            delete(responses)
+            .where(_named(tenant_id, response_id))
+            .returning(func.length(responses.c.response) + func.length(responses.c["items"]))
+        )
+        size = (await connection.execute(statement)).scalar()
+        if size is None:
+            return None
+        owned = _events_of(tenant_id, response_id)
+        sizes = select(func.coalesce(func.sum(func.length(events.c.data)), 0)).where(owned)
+        of_events = (await connection.execute(sizes)).scalar_one()
+        await connection.execute(delete(events).where(owned))
+        return int(size) + int(of_events)
 
     async def add_events(
         self,
@@ -142,8 +198,12 @@ class ResponseStore:
         tenant_id: str,
         response_id: str,
         added: Sequence[Mapping[str, Any]],
-    ) -> None:
-        """Keeps events by their `sequence_number`, in the transaction of `connection`."""
+    ) -> int:
+        """Keeps events by their `sequence_number`, in the transaction of `connection`.
+
+        Returns:
+            Their bytes, not counted yet.
+        """
         rows = [
             {
                 "tenant_id": tenant_id,
@@ -155,6 +215,7 @@ class ResponseStore:
         ]
         if rows:
             await connection.execute(events.insert(), rows)
+        return sum(len(row["data"]) for row in rows)
 
     async def events(
         self, tenant_id: str, response_id: str, *, after: int, limit: int

@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 SCHEDULE_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 _GONE = 410
 _POLL_S = 1.0
-_UPKEEP_S = 3_600.0
+_UPKEEP_S = 60.0
 _STOP_S = 2.0
 
 

@@ -1,6 +1,6 @@
 """Webhooks that are to be sent: written down with what they tell, in the same transaction."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,12 +8,18 @@ import orjson
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from weir.directory.v1.directory_pb2 import KeepPolicy
 from weir_core.clock import Clock
 from weir_core.ids import new_id
+from weir_core.telemetry.logs import get_logger
+from weir_gateway.holdings.bounds import BoundOf, Held, Kind, webhook_bound
+from weir_gateway.holdings.counts import HoldingCounts
 from weir_gateway.state.state import State
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.secret_store import SecretStore
 from weir_gateway.webhooks.tables import endpoints, messages
+
+_log = get_logger(__name__)
 
 LARGEST = 20_000
 """Bytes of a payload."""
@@ -21,6 +27,8 @@ LARGEST = 20_000
 MOST_GONE = 1_000
 """URLs of a tenant that jobs named and that are remembered to be gone; the newest."""
 
+# It keeps that it was, not what it said.
+_ENDED: Mapping[str, Any] = {"due_ms": 0, "body": b""}
 _LEASE_MS = 60_000
 _REMOVED_AT_ONCE = 500
 _KEPT_MS = 3 * 86_400_000
@@ -34,9 +42,23 @@ class Outbox:
         state: the database.
         secrets: sign them.
         clock: wall time.
+        bound_of: how many a tenant may have in it. Ended ones make room for new ones; while all
+            of them wait for their receivers no more are queued.
+        dropped: told how many were not queued.
     """
 
-    def __init__(self, state: State, secrets: SecretStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        state: State,
+        secrets: SecretStore,
+        clock: Clock,
+        *,
+        bound_of: BoundOf = lambda _: webhook_bound(KeepPolicy()),
+        dropped: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self._counts = HoldingCounts(state, Kind.WEBHOOKS)
+        self._bound_of = bound_of
+        self._dropped = dropped
         self._state = state
         self._secrets = secrets
         self._clock = clock
@@ -59,7 +81,8 @@ class Outbox:
             url: where to; empty: to the endpoints that the tenant has registered alone.
 
         Returns:
-            How many were queued: none to a URL that is disabled, each URL once.
+            How many were queued: none to a URL that is disabled or for which there is no room,
+            each URL once.
 
         Raises:
             ValueError: the payload is over `LARGEST`.
@@ -79,8 +102,7 @@ class Outbox:
             return 0
         await self._secrets.ensure(connection, tenant_id)
         rows = [self._row(tenant_id, type, data, one) for one in urls]
-        await connection.execute(messages.insert(), rows)
-        return len(rows)
+        return await self._insert(connection, tenant_id, rows)
 
     async def take_due(self, most: int, busy: Collection[str]) -> Sequence[Message]:
         """Messages whose time has come, at most `most`; others leave them alone for a while.
@@ -126,14 +148,13 @@ class Outbox:
     async def delivered(self, message: Message, status: int) -> None:
         """The receiver has it."""
         await self._write(
-            message, {"due_ms": 0, "delivered_ms": self._now_ms(), "last_status": status}
+            message, {**_ENDED, "delivered_ms": self._now_ms(), "last_status": status}
         )
 
     async def failed(self, message: Message, status: int, error: str, again_ms: int | None) -> None:
         """It was not taken; `again_ms` from now it is due again, None: it is given up."""
-        due_ms = 0 if again_ms is None else self._now_ms() + again_ms
-        values = {"due_ms": due_ms, "last_status": status, "last_error": error}
-        await self._write(message, values)
+        after = _ENDED if again_ms is None else {"due_ms": self._now_ms() + again_ms}
+        await self._write(message, {**after, "last_status": status, "last_error": error})
 
     async def gone(self, message: Message) -> None:
         """The receiver wants no more: its URL is disabled, and what waits for it is given up."""
@@ -172,7 +193,7 @@ class Outbox:
                     messages.c.url == message.url,
                     messages.c.due_ms > 0,
                 )
-                .values(due_ms=0, last_status=410, last_error="the receiver is gone")
+                .values(**_ENDED, last_status=410, last_error="the receiver is gone")
             )
 
     async def remove_old(self) -> int:
@@ -188,8 +209,45 @@ class Outbox:
             if not ids:
                 return removed
             async with self._state.writing() as connection:
-                done = await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
-            removed += done.rowcount
+                removed += await self._remove(connection, ids)
+
+    async def _insert(
+        self, connection: AsyncConnection, tenant_id: str, rows: list[dict[str, Any]]
+    ) -> int:
+        """Adds those for which there is room; how many."""
+        # Counted with 0 bytes: their bodies go when they end, and each is at most `LARGEST`.
+        held = await self._counts.add(connection, tenant_id, Held(objects=len(rows)))
+        over = held.objects - self._bound_of(tenant_id).objects
+        if over > 0:
+            over -= await self._remove_ended(connection, tenant_id, over)
+        if over > 0:
+            over = min(over, len(rows))
+            rows = rows[: len(rows) - over]
+            await self._counts.add(connection, tenant_id, Held(objects=-over))
+            self._dropped(over)
+            _log.warning("webhooks_not_queued", tenant_id=tenant_id, number=over)
+        if rows:
+            await connection.execute(messages.insert(), rows)
+        return len(rows)
+
+    async def _remove_ended(self, connection: AsyncConnection, tenant_id: str, most: int) -> int:
+        """Removes the oldest messages of a tenant that ended, at most `most`; how many."""
+        ended = (
+            select(messages.c.id)
+            .where(messages.c.due_ms == 0, messages.c.tenant_id == tenant_id)
+            .order_by(messages.c.id)
+            .limit(most)
+            # What another is about to remove is not waited for: it waits for this one.
+            .with_for_update(skip_locked=True)
+        )
+        ids = list((await connection.execute(ended)).scalars())
+        return await self._remove(connection, ids)
+
+    async def _remove(self, connection: AsyncConnection, ids: Sequence[str]) -> int:
+        some = delete(messages).where(messages.c.id.in_(ids)).returning(messages.c.tenant_id)
+        gone = list((await connection.execute(some)).scalars())
+        await self._counts.remove(connection, [(tenant_id, 0) for tenant_id in gone])
+        return len(gone)
 
     async def _any(self, condition: ColumnElement[bool]) -> bool:
         """Whether there is such a message: a look that no writer waits for."""

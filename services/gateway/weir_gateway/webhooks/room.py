@@ -7,6 +7,7 @@ from weir.gateway.v1.webhook_service_pb2_grpc import add_WebhookServiceServicer_
 from weir_core.clock import Clock
 from weir_gateway.admin.secret import AdminGuard
 from weir_gateway.directory.follower import Directory
+from weir_gateway.holdings.bounds import BoundOf
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.state.state import State
@@ -29,6 +30,7 @@ class WebhookRoom:
         metrics: count attempts.
         clock: time.
         private: whether they may go into private networks.
+        bound_of: how many of a tenant may wait.
 
     Attributes:
         outbox: other rooms queue events there.
@@ -43,10 +45,17 @@ class WebhookRoom:
         clock: Clock,
         *,
         private: bool,
+        bound_of: BoundOf,
     ) -> None:
         self.secrets = SecretStore(state, clock)
         self._endpoints = EndpointStore(state)
-        self.outbox = Outbox(state, self.secrets, clock)
+        self.outbox = Outbox(
+            state,
+            self.secrets,
+            clock,
+            bound_of=bound_of,
+            dropped=metrics.webhook_attempts.labels("not_queued").inc,
+        )
         ends.listen(JobEvents(self.outbox).on_end)
         sender = Sender(Connector(private=private), clock)
         self._dispatcher = Dispatcher(self.outbox, sender, metrics)

@@ -639,6 +639,7 @@ class Policy(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     DEGRADATION_FIELD_NUMBER: _builtins.int
     ON_REVOKE_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     weight: _builtins.int
     """Relative share in the fair queue, 1 to 1000; 0 means 1."""
     max_priority: _builtins.int
@@ -687,6 +688,12 @@ class Policy(_message.Message):
     def degradation(self) -> Global___DegradationPolicy:
         """Bounds of `degradations`; each field falls back to the plan's."""
 
+    @_builtins.property
+    def keep(self) -> Global___KeepPolicy:
+        """What is kept for the tenant beyond files, and its open event streams; each field falls back to
+        the plan's.
+        """
+
     def __init__(
         self,
         *,
@@ -705,10 +712,11 @@ class Policy(_message.Message):
         batch: Global___BatchPolicy | None = ...,
         degradation: Global___DegradationPolicy | None = ...,
         on_revoke: Global___OnRevoke.ValueType = ...,
+        keep: Global___KeepPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "degradation", b"degradation", "files", b"files", "kv", b"kv", "slo", b"slo"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "degradation", b"degradation", "files", b"files", "keep", b"keep", "kv", b"kv", "slo", b"slo"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradation", b"degradation", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "on_revoke", b"on_revoke", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_models", b"allowed_models", "batch", b"batch", "degradation", b"degradation", "degradations", b"degradations", "extend_policy", b"extend_policy", "files", b"files", "keep", b"keep", "kv", b"kv", "max_priority", b"max_priority", "max_queued_requests", b"max_queued_requests", "max_running_requests", b"max_running_requests", "on_revoke", b"on_revoke", "require_max_new_tokens", b"require_max_new_tokens", "reserve_policy", b"reserve_policy", "slo", b"slo", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -785,6 +793,73 @@ class FilePolicy(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_files) -> _WhichOneofReturnType__max_files | None: ...
 
 Global___FilePolicy: _TypeAlias = FilePolicy  # noqa: Y015
+
+@_typing.final
+class KeepPolicy(_message.Message):
+    """What a gateway keeps for a tenant, files apart."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_RESPONSES_FIELD_NUMBER: _builtins.int
+    MAX_RESPONSE_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_IDEMPOTENCY_KEYS_FIELD_NUMBER: _builtins.int
+    MAX_IDEMPOTENCY_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_WEBHOOKS_FIELD_NUMBER: _builtins.int
+    MAX_EVENT_STREAMS_FIELD_NUMBER: _builtins.int
+    max_responses: _builtins.int
+    """Responses of /v1/responses, 1 or more; absent: 100000."""
+    max_response_bytes: _builtins.int
+    """Bytes of all of them together, with their input and events, 1 or more; absent: 2000000000."""
+    max_idempotency_keys: _builtins.int
+    """Idempotency keys, 1 or more; absent: 1000000."""
+    max_idempotency_bytes: _builtins.int
+    """Bytes of the answers that are kept for them, compressed, 1 or more; absent: 1000000000."""
+    max_webhooks: _builtins.int
+    """Webhooks that wait for their delivery, or ended a few days ago, 1 or more; absent: 20000."""
+    max_event_streams: _builtins.int
+    """Event streams and watches of jobs and responses open at once at one gateway, 1 to 100000;
+    absent: 100.
+    """
+    def __init__(
+        self,
+        *,
+        max_responses: _builtins.int | None = ...,
+        max_response_bytes: _builtins.int | None = ...,
+        max_idempotency_keys: _builtins.int | None = ...,
+        max_idempotency_bytes: _builtins.int | None = ...,
+        max_webhooks: _builtins.int | None = ...,
+        max_event_streams: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_event_streams", b"_max_event_streams", "_max_idempotency_bytes", b"_max_idempotency_bytes", "_max_idempotency_keys", b"_max_idempotency_keys", "_max_response_bytes", b"_max_response_bytes", "_max_responses", b"_max_responses", "_max_webhooks", b"_max_webhooks", "max_event_streams", b"max_event_streams", "max_idempotency_bytes", b"max_idempotency_bytes", "max_idempotency_keys", b"max_idempotency_keys", "max_response_bytes", b"max_response_bytes", "max_responses", b"max_responses", "max_webhooks", b"max_webhooks"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_event_streams", b"_max_event_streams", "_max_idempotency_bytes", b"_max_idempotency_bytes", "_max_idempotency_keys", b"_max_idempotency_keys", "_max_response_bytes", b"_max_response_bytes", "_max_responses", b"_max_responses", "_max_webhooks", b"_max_webhooks", "max_event_streams", b"max_event_streams", "max_idempotency_bytes", b"max_idempotency_bytes", "max_idempotency_keys", b"max_idempotency_keys", "max_response_bytes", b"max_response_bytes", "max_responses", b"max_responses", "max_webhooks", b"max_webhooks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_event_streams: _TypeAlias = _typing.Literal["max_event_streams"]  # noqa: Y015
+    _WhichOneofArgType__max_event_streams: _TypeAlias = _typing.Literal["_max_event_streams", b"_max_event_streams"]  # noqa: Y015
+    _WhichOneofReturnType__max_idempotency_bytes: _TypeAlias = _typing.Literal["max_idempotency_bytes"]  # noqa: Y015
+    _WhichOneofArgType__max_idempotency_bytes: _TypeAlias = _typing.Literal["_max_idempotency_bytes", b"_max_idempotency_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__max_idempotency_keys: _TypeAlias = _typing.Literal["max_idempotency_keys"]  # noqa: Y015
+    _WhichOneofArgType__max_idempotency_keys: _TypeAlias = _typing.Literal["_max_idempotency_keys", b"_max_idempotency_keys"]  # noqa: Y015
+    _WhichOneofReturnType__max_response_bytes: _TypeAlias = _typing.Literal["max_response_bytes"]  # noqa: Y015
+    _WhichOneofArgType__max_response_bytes: _TypeAlias = _typing.Literal["_max_response_bytes", b"_max_response_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__max_responses: _TypeAlias = _typing.Literal["max_responses"]  # noqa: Y015
+    _WhichOneofArgType__max_responses: _TypeAlias = _typing.Literal["_max_responses", b"_max_responses"]  # noqa: Y015
+    _WhichOneofReturnType__max_webhooks: _TypeAlias = _typing.Literal["max_webhooks"]  # noqa: Y015
+    _WhichOneofArgType__max_webhooks: _TypeAlias = _typing.Literal["_max_webhooks", b"_max_webhooks"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_event_streams) -> _WhichOneofReturnType__max_event_streams | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_idempotency_bytes) -> _WhichOneofReturnType__max_idempotency_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_idempotency_keys) -> _WhichOneofReturnType__max_idempotency_keys | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_response_bytes) -> _WhichOneofReturnType__max_response_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_responses) -> _WhichOneofReturnType__max_responses | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_webhooks) -> _WhichOneofReturnType__max_webhooks | None: ...
+
+Global___KeepPolicy: _TypeAlias = KeepPolicy  # noqa: Y015
 
 @_typing.final
 class BatchPolicy(_message.Message):

@@ -162,6 +162,7 @@ def _policy(policy: Policy) -> Form:
         slo=_slo(policy.slo),
         files=_present(policy.files, skip=()),
         batch=_present(policy.batch, skip=()),
+        keep=_present(policy.keep, skip=()),
         degradation=_degradation(policy.degradation),
     )
 
