@@ -11,12 +11,16 @@ from weir_worker.engine.events import KvFrame, StepOutput
 
 MOST_RUNS = 16_384
 _FRESH_US = 1_000_000
-_WAIT_S = 4.0
+_WAIT_S = 3.0
+"""Less than a page of the console waits for its card, so that it gets the reason."""
 _ELSEWHERE = "another engine computes for this worker, and tells nothing of its blocks"
 
 
 class KvMapReport:
     """Asks the engine at most once a second; whoever asks meanwhile gets the same answer.
+
+    A look that takes longer than anybody waits goes on, and what it found is good for as long as
+    it took: whoever asks again gets it.
 
     Args:
         engine: started.
@@ -29,6 +33,8 @@ class KvMapReport:
         self._newest: KvFrame | None = None
         self._taken_us = 0
         self._taken_at_us = 0
+        self._asked_us = 0
+        self._fresh_us = _FRESH_US
         self._awaited: asyncio.Future[None] | None = None
 
     def on_output(self, output: StepOutput) -> None:
@@ -38,6 +44,8 @@ class KvMapReport:
         self._newest = output.kv
         self._taken_us = self._clock.monotonic_us()
         self._taken_at_us = self._clock.now_us()
+        if self._awaited is not None:
+            self._fresh_us = max(_FRESH_US, self._taken_us - self._asked_us)
         if self._awaited is not None and not self._awaited.done():
             self._awaited.set_result(None)
         self._awaited = None
@@ -60,7 +68,7 @@ class KvMapReport:
         return told
 
     async def _frame(self) -> KvFrame:
-        fresh = self._clock.monotonic_us() - self._taken_us < _FRESH_US
+        fresh = self._clock.monotonic_us() - self._taken_us < self._fresh_us
         if self._newest is None or not fresh:
             await self._ask()
         assert self._newest is not None
@@ -70,15 +78,18 @@ class KvMapReport:
         awaited = self._awaited
         if awaited is None:
             awaited = self._awaited = asyncio.get_running_loop().create_future()
+            self._asked_us = self._clock.monotonic_us()
             self._engine.read_kv()
         try:
             async with asyncio.timeout(_WAIT_S):
                 await asyncio.shield(awaited)
         except TimeoutError:
-            self._awaited = None
+            # A look that goes on is not begun anew by it.
+            self._engine.read_kv()
             raise WeirError(
                 Reason.DEADLINE_EXCEEDED,
-                f"the engine told nothing of its KV blocks within {_WAIT_S} s: its steps are long",
+                f"the engine told nothing of its KV blocks within {_WAIT_S} s: they are many, or "
+                "its steps are long; the look goes on, ask again",
                 retry_after_s=1.0,
             ) from None
 

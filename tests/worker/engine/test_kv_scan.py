@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
+from tests.worker.engine.driver import Driver
 from tests.worker.engine.test_kv_manager import filled, scopes
+from weir_worker.engine.commands import ReadKv
 from weir_worker.kv import KvManager
 from weir_worker.kv.kv_scan import BlockState, KvScan
 
@@ -46,3 +48,22 @@ def test_a_run_goes_on_over_the_parts_of_a_look() -> None:
     assert not scan.advance(50)
     assert scan.advance(50)
     assert list(scan.lengths) == [100]
+
+
+@pytest.mark.parametrize(("step_us", "most_steps"), [(1_000, 10), (100_000, 1)])
+def test_a_look_takes_a_small_part_of_each_step_however_long_steps_are(
+    monkeypatch: pytest.MonkeyPatch, step_us: int, most_steps: int
+) -> None:
+    driver = Driver(num_blocks=20_000)
+    planner = driver.engine.planner
+    plan = planner.plan
+
+    def slow() -> object:
+        driver.clock.advance_us(step_us)
+        return plan()
+
+    monkeypatch.setattr(planner, "plan", slow)
+    driver.submit("r", [65] * 8, 40)
+    driver.engine.apply(ReadKv())
+    seen = [driver.step().kv for _ in range(10)]
+    assert [one is not None for one in seen].index(True) == most_steps - 1

@@ -15,6 +15,7 @@ from tests.worker.server.support import (
 )
 from weir.worker.v1.worker_service_pb2 import GetKvMapRequest, KvBlockState, KvMap, KvPolicy
 from weir_core.clock import ManualClock
+from weir_core.errors import WeirError
 from weir_worker import kv_map_report
 from weir_worker.engine.events import KvFrame, StepOutput
 from weir_worker.engine.load import Load
@@ -74,6 +75,7 @@ class FakeEngine:
 
     def __init__(self, kv_bytes: int = 1) -> None:
         self.asked = 0
+        self.slow = False
         self.ready = type(
             "Ready", (), {"num_blocks": 60_000, "kv_bytes_per_token": kv_bytes, "block_size": 16}
         )()
@@ -81,6 +83,10 @@ class FakeEngine:
 
     def read_kv(self) -> None:
         self.asked += 1
+        if not self.slow:
+            self.tell()
+
+    def tell(self) -> None:
         assert self.report is not None
         ones = array("I", [1] * 60_000).tobytes()
         states = bytes([1, 2] * 30_000)
@@ -109,6 +115,30 @@ async def test_the_engine_is_asked_once_a_second_and_told_in_bounded_pieces() ->
     clock.advance_us(1_000_000)
     await report.read(0)
     assert engine.asked == 2
+
+
+async def test_a_look_that_takes_long_is_told_to_whoever_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kv_map_report, "_WAIT_S", 0.02)
+    clock, engine = ManualClock(monotonic_us=10_000_000), FakeEngine()
+    report, engine.slow = report_of(engine, clock), True
+    for _ in range(3):
+        with pytest.raises(WeirError, match="the look goes on, ask again"):
+            await report.read(0)
+        clock.advance_us(4_000_000)
+    engine.tell()
+    asked = engine.asked
+    clock.advance_us(11_000_000)
+    assert (await report.read(0)).known
+    assert engine.asked == asked
+    clock.advance_us(2_000_000)
+    engine.slow = False
+    assert (await report.read(0)).known
+    assert engine.asked == asked + 1
+    clock.advance_us(1_000_000)
+    await report.read(0)
+    assert engine.asked == asked + 2, "it was quick again"
 
 
 async def test_of_an_engine_elsewhere_nothing_is_known() -> None:

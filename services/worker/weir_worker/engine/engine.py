@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 _STALL_LIMIT = 3
 # Blocks looked at with a step, half a millisecond, and at a time while nothing is to be done.
 _SCANNED_A_STEP, _SCANNED_IDLE = 2_048, 16_384
+# After longer steps more: one for so long a time, of which it takes a sixteenth.
+_SCAN_EVERY_US = 4
 # A wait for a grammar, during which commands are not read.
 _COMPILE_WAIT_S = 0.005
 _DEADLINE_PASSED = "the deadline of the request passed"
@@ -145,7 +147,9 @@ class Engine:
             failure = Failure(Reason.INTERNAL, "the engine failed between two steps")
             for sequence in list(self._sequences.values()):
                 self._finish(sequence, FinishReason.ERROR, failure, discard=True)
-        return self._with_kv(self._news.take(started_us), _SCANNED_A_STEP)
+        took_us = self._clock.monotonic_us() - started_us
+        scanned = max(_SCANNED_A_STEP, took_us // _SCAN_EVERY_US)
+        return self._with_kv(self._news.take(started_us), scanned)
 
     def heartbeat(self) -> StepOutput:
         """Return what happened without a step: an idle engine's sign of life."""
