@@ -153,7 +153,7 @@ class Account:
         )
 
     def now_ms(self) -> int:
-        return self.clock.now_us() // 1_000
+        return self.clock.now_ms()
 
     def advance(self, ms: int) -> None:
         self.clock.advance_us(ms * 1_000)

@@ -170,7 +170,7 @@ async def _store_door(orders: Orders) -> AsyncIterator[StoreDoor]:
     limiter = Limiter(
         store,
         RecordSigner(orders.token.encode()),
-        now_ms=lambda: clock.now_us() // 1_000,
+        now_ms=clock.now_ms,
         default_ttl_ms=_TTL_MS,
         metrics=LimiterMetrics(CollectorRegistry()),
     )

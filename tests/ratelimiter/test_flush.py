@@ -56,7 +56,7 @@ async def site(tmp_path: Path, url: str) -> AsyncIterator[Site]:
     options, clock = RedisOptions(timeout_s=10), SystemClock()
     async with account(tmp_path / "journal", LIMITS) as acct:
         await acct.store.close()
-        acct.now_ms = lambda: clock.now_us() // 1_000  # type: ignore[method-assign]
+        acct.now_ms = clock.now_ms  # type: ignore[method-assign]
         acct.store = await open_redis(url, options)  # type: ignore[assignment]
         acct.limiter = acct._limiter()
         await acct.use(LIMITS)

@@ -57,8 +57,8 @@ async def _everything_is_exact(journal: Path, contests: Sequence[Contest], repor
     assert report.faults == []
     assert report.repeated == 0
     snapshot, clock = directory_of(contests), SystemClock()
-    log = MemoryLog.open(journal, MemoryOptions(), clock.now_us() // 1_000)
-    store = MemoryStore(log, lambda: clock.now_us() // 1_000)
+    log = MemoryLog.open(journal, MemoryOptions(), clock.now_ms())
+    store = MemoryStore(log, clock.now_ms)
     try:
         by_race = rows_by_race(report)
         for contest in contests:

@@ -58,7 +58,7 @@ class Replica:
         self.limiter = Limiter(
             store,
             RecordSigner(b"secret"),
-            now_ms=lambda: clock.now_us() // 1_000,
+            now_ms=clock.now_ms,
             default_ttl_ms=30_000,
             metrics=LimiterMetrics(CollectorRegistry()),
             budgets=ledger.budgets,
@@ -114,7 +114,7 @@ async def replica(url: str, ledger_file: Path) -> AsyncIterator[Replica]:
         b"secret",
         store,
         CollectorRegistry(),
-        lambda: clock.now_us() // 1_000,
+        clock.now_ms,
     )
     try:
         await ledger.start()

@@ -5,16 +5,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: one to write down, one to measure with. Both are integer microseconds."""
+    """Two readings: one to write down, one to measure with, in integer microseconds."""
 
     def now_us(self) -> int:
         """Wall time, Unix microseconds. May jump; for records and reset times."""
+
+    def now_ms(self) -> int:
+        """`now_us` in whole milliseconds, as databases keep times."""
+        return self.now_us() // 1_000
 
     def monotonic_us(self) -> int:
         """Microseconds since an arbitrary start. Never goes back; for durations and deadlines."""
 
 
-class SystemClock:
+class SystemClock(Clock):
     """The machine's clocks."""
 
     def now_us(self) -> int:
@@ -26,7 +30,7 @@ class SystemClock:
         return time.monotonic_ns() // 1_000
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock that stands still until it is moved; for tests and the simulator."""
 
     def __init__(self, now_us: int = 1_700_000_000_000_000, monotonic_us: int = 0) -> None:

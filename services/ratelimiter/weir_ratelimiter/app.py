@@ -98,7 +98,7 @@ class RateLimiterApp:
             self._run(task)
         servicer = RateLimiterServicer(
             limiter,
-            self._now_ms,
+            self._clock.now_ms,
             self._telemetry.tracing,
             ledger.budgets,
             next((i for i in self._interceptors if isinstance(i, MetricsInterceptor)), None),
@@ -109,7 +109,7 @@ class RateLimiterApp:
         self._draining.push_async_callback(servicer.drain)
         if self._settings.envoy_address:
             self.envoy_server = envoy_server(
-                self._settings, limiter, self._interceptors, self._now_ms
+                self._settings, limiter, self._interceptors, self._clock.now_ms
             )
         self._follow_directory(limiter)
         self._run(Repeating("sweep", limiter.sweep, self._settings.sweep_interval_s))
@@ -136,7 +136,7 @@ class RateLimiterApp:
             self._token.get_secret_value().encode(),
             store,
             self._telemetry.registry,
-            self._now_ms,
+            self._clock.now_ms,
         )
         self._closing.push_async_callback(ledger.stop)
         await ledger.start()
@@ -151,7 +151,7 @@ class RateLimiterApp:
         return Limiter(
             opened.store,
             RecordSigner(self._token.get_secret_value().encode()),
-            now_ms=self._now_ms,
+            now_ms=self._clock.now_ms,
             default_ttl_ms=round(self._settings.ttl_s * 1_000),
             metrics=LimiterMetrics(self._telemetry.registry),
             budgets=ledger.budgets,
@@ -187,9 +187,6 @@ class RateLimiterApp:
     def _run(self, task: Repeating | DirectoryFollower | DirectoryWatcher) -> None:
         task.start()
         self._closing.push_async_callback(task.stop)
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 def _cluster_token(settings: RateLimiterSettings) -> SecretStr:

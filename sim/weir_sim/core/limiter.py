@@ -38,7 +38,7 @@ class SimLimiter:
 
     def refuses(self, request: SimRequest) -> str | None:
         """Reserves for a request; the type of the limit that refuses, or None."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         output = request.most_new_tokens
         command = ReserveCommand(
             id=request.request_id,
@@ -65,7 +65,7 @@ class SimLimiter:
         reservation = self._state.open.get(request_id)
         if reservation is None:
             return
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         limits = {limit.key: limit for limit in self._for(reservation.subject.tenant_id)}
         if usage is None:
             ending = refund(reservation, _NOT_RUN, b"", limits, self._state, now_ms)

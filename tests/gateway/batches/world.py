@@ -86,7 +86,7 @@ class World:
 
     async def accepted_of(self, content: AsyncIterator[bytes], lines: int) -> Batch:
         file_id = await self._upload(content)
-        now_ms = self.clock.now_us() // 1_000
+        now_ms = self.clock.now_ms()
         batch = Batch(
             id="batch_1",
             tenant_id="acme",

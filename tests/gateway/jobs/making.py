@@ -9,7 +9,7 @@ from weir_gateway.jobs.job import Job
 
 
 def a_job(clock: Clock, number: int = 0, *, window_ms: int = 3_600_000, **fields: object) -> Job:
-    now_ms = clock.now_us() // 1_000
+    now_ms = clock.now_ms()
     values: dict[str, object] = {
         "id": new_id("job", clock),
         "tenant_id": "acme",

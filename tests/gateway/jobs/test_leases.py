@@ -43,7 +43,7 @@ class Site:
 
     @property
     def now_ms(self) -> int:
-        return self.clock.now_us() // 1_000
+        return self.clock.now_ms()
 
     def later(self, ms: int) -> None:
         self.clock.advance_us(ms * 1_000)

@@ -38,7 +38,7 @@ class LiveReplica(Account):
         self.store: Any
 
     def now_ms(self) -> int:
-        return self.system.now_us() // 1_000
+        return self.system.now_ms()
 
     def begin(self, opened: OpenedStore, snapshot: pb.Snapshot, ttl_ms: int) -> None:
         self.store = opened.store

@@ -69,7 +69,7 @@ class KeyRing:
             record = draft.get(Kind.KEY, key_id, "api_key_id")
             if record.body.get("revoked"):
                 raise InvalidField("api_key_id", key_id, "a key that is not revoked")
-            now_ms = self._clock.now_us() // 1_000
+            now_ms = self._clock.now_ms()
             if _has_expired(record.body.get("expires"), now_ms):
                 raise InvalidField(
                     "api_key_id", key_id, "a key that has not expired; make a new one instead"

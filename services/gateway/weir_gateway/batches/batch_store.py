@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ScalarSelect, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
@@ -80,7 +80,7 @@ class BatchStore:
             WeirError: BATCH_NOT_FOUND, or STATE_CONFLICT: it has ended, or is about to.
         """
         _check_id(batch_id)
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         async with self._state.writing() as connection:
             changed = await connection.execute(
                 update(batches)
@@ -100,14 +100,14 @@ class BatchStore:
                 )
         return await self._counted(found)
 
-    async def pending_tokens(self, connection: AsyncConnection, tenant_id: str, model: str) -> int:
+    def pending_tokens(self, tenant_id: str, model: str) -> ScalarSelect[int]:
         """What lines that were accepted but are no jobs yet count as."""
         query = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
             batches.c.tenant_id == tenant_id,
             batches.c.model == model,
             batches.c.enqueued_tokens > 0,
         )
-        return int((await connection.execute(query)).scalar_one())
+        return query.scalar_subquery()
 
     async def sweep(self) -> None:
         """Removes batches that ended long ago, and lines of ended ones that were left."""
@@ -119,7 +119,7 @@ class BatchStore:
             found = (await connection.execute(left)).all()
         for tenant_id, batch_id in found:
             await self._jobs.drop_lines(tenant_id, batch_id)
-        before_ms = self._clock.now_us() // 1_000 - _KEPT_MS
+        before_ms = self._clock.now_ms() - _KEPT_MS
         async with self._state.writing() as connection:
             await connection.execute(
                 delete(batches).where(

@@ -83,7 +83,7 @@ class Finaliser:
             "failed": counts.get(JobState.FAILED, 0),
         }
         if batch.state is BatchState.IN_PROGRESS:
-            changes |= {"state": BatchState.FINALIZING.value, "finalizing_ms": self._now_ms()}
+            changes |= {"state": BatchState.FINALIZING.value, "finalizing_ms": self._clock.now_ms()}
         async with self._state.writing() as connection:
             for column, name in (("output_file_id", "output"), ("error_file_id", "error")):
                 changes[column] = await self._files.create(
@@ -122,7 +122,7 @@ class Finaliser:
 
     async def end(self, batch: Batch, lease: BatchLease) -> None:
         """All lines are written: shows the files and ends the batch. Raises as `write_slice`."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         state = self._end_state(batch, now_ms)
         async with self._state.writing() as connection:
             output = await self._show(connection, batch, batch.output_file_id)
@@ -167,6 +167,3 @@ class Finaliser:
             if len(found) < _READ_LINES:
                 break
         return page
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000

@@ -91,7 +91,7 @@ class Inserter:
         return [self._job(batch, line, at, tokens) for at, line in enumerate(lines, first)]
 
     def _job(self, batch: Batch, line: InputLine, number: int, tokens: "array[int]") -> Job:
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         job = Job(
             id=new_id("job", self._clock),
             tenant_id=batch.tenant_id,

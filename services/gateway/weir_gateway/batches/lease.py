@@ -53,21 +53,18 @@ class BatchLease:
         )
         if seen is not None:
             statement = statement.where(batches.c.state == seen.value)
-        values = {"lease_ms": self._now_ms() + LEASE_MS} | values
+        values = {"lease_ms": self._clock.now_ms() + LEASE_MS} | values
         if (await connection.execute(statement.values(values))).rowcount != 1:
             raise LeaseLost
 
     async def give_back(self, connection: AsyncConnection, *, in_ms: int) -> None:
         """Lets anybody look at the batch again after `in_ms`."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         await connection.execute(
             update(batches)
             .where(batches.c.id == self.batch_id, batches.c.lease_id == self._lease_id)
             .values(lease_id="", lease_ms=0, due_ms=now_ms + in_ms)
         )
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 class BatchLeases:
@@ -83,7 +80,7 @@ class BatchLeases:
         Args:
             without: tenants that have as many as they may already.
         """
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         due = (
             select(batches.c.id, batches.c.tenant_id, batches.c.lease_id)
             .where(

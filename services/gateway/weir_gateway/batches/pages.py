@@ -70,7 +70,7 @@ class BatchPages:
         caller = self._caller(request)
         body = await read_object(request, _MOST_BYTES)
         fields = read_create(body, self._kinds, http_webhooks=self._http_webhooks)
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         batch_id = new_id("batch", self._clock)
         batch = Batch(
             id=batch_id,

@@ -87,7 +87,7 @@ class BatchSteps:
         return 0
 
     async def _validate(self, batch: Batch, lease: BatchLease) -> None:
-        if self._now_ms() >= batch.deadline_ms:
+        if self._clock.now_ms() >= batch.deadline_ms:
             await self._end_early(batch, lease, BatchState.EXPIRED)
             return
 
@@ -119,7 +119,7 @@ class BatchSteps:
                     connection,
                     seen=BatchState.VALIDATING,
                     state=BatchState.IN_PROGRESS.value,
-                    in_progress_ms=self._now_ms(),
+                    in_progress_ms=self._clock.now_ms(),
                     model=model,
                     total=len(checked.tokens),
                     enqueued_tokens=requested,
@@ -152,7 +152,7 @@ class BatchSteps:
 
     async def _end_early(self, batch: Batch, lease: BatchLease, state: BatchState) -> None:
         """Ends a batch of which no line is a job."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         async with self._state.writing() as connection:
             await lease.write(
                 connection,
@@ -172,9 +172,6 @@ class BatchSteps:
         except WeirError as error:
             # The sweep drops them.
             _log.warning("batch_lines_kept", batch_id=batch.id, reason=error.reason)
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 def _too_many(model: str, limit: int, used: int, requested: int) -> BatchError:

@@ -51,7 +51,7 @@ class Authenticator:
             )
         caller = self._caller(index, key)
         self.check_standing(caller)
-        self._uses.note(key.id, self._clock.now_us() // 1_000)
+        self._uses.note(key.id, self._clock.now_ms())
         return caller
 
     def standing(self, tenant_id: str, key_id: str) -> Caller:

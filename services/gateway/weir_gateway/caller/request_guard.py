@@ -108,7 +108,7 @@ class RequestGuard:
             if refusing is not None:
                 violations.append(self._violation(mirror, refusing))
         if violations:
-            raise refused_for_now(violations, self._clock.now_us() // 1_000)
+            raise refused_for_now(violations, self._clock.now_ms())
         for mirror in mirrors:
             mirror.debit()
         return GuardTicket(self, mirrors)
@@ -133,7 +133,7 @@ class RequestGuard:
             limit=capacity,
             used=capacity - mirror.shape.level(state),
             requested=1,
-            reset_time_ms=0 if wait_ms is None else self._clock.now_us() // 1_000 + wait_ms,
+            reset_time_ms=0 if wait_ms is None else self._clock.now_ms() + wait_ms,
             knob=mirror.knob,
             allowance=f"{allowed} {self._counted}".rstrip(),
         )

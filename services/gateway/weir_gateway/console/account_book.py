@@ -107,7 +107,7 @@ class AccountBook:
         return {
             "state": state.value,
             "text": sentence(state, checks, status),
-            "checked_time": rfc3339(self._sources.clock.now_us() // 1_000),
+            "checked_time": rfc3339(self._sources.clock.now_ms()),
             # These are of everybody.
             "lag_s": (status.outbox_age_ms / 1_000 if waits else 0.0) if known else None,
             "waiting_events": status.outbox_events if known else None,

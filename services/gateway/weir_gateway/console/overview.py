@@ -48,7 +48,7 @@ class Overview:
             alerts=self._alerts(far, tenant_id),
         )
         told["workers"] = None if tenant_id else await cards.of(self._workers(far))
-        return {"time": rfc3339(self._sources.clock.now_us() // 1_000), **told}
+        return {"time": rfc3339(self._sources.clock.now_ms()), **told}
 
     async def history(self, tenant_id: str, window_s: int, step_s: int) -> dict[str, Any]:
         """The past in steps. Raises WeirError where nothing is seen."""

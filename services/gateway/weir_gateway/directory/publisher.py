@@ -59,7 +59,7 @@ class DirectoryPublisher:
 
     def next_version(self) -> int:
         """The number of the next version."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         return max(now_ms, self._index.version + 1) if self._index is not None else now_ms
 
     def publish(self, snapshot: Snapshot) -> bool:

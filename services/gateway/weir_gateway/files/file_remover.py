@@ -51,7 +51,7 @@ class FileRemover:
 
     async def sweep(self) -> int:
         """Removes what has expired and what nobody writes any more; how many files went."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         expired = and_(
             files.c.state == FileState.READY,
             files.c.expires_ms.between(1, now_ms),

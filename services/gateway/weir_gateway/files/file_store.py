@@ -11,6 +11,8 @@ from weir_core.ids import is_caller_id, new_id
 from weir_gateway.files.bounds import FileBounds
 from weir_gateway.files.file import File, FileState, Purpose
 from weir_gateway.files.tables import chunks, files
+from weir_gateway.holdings.bounds import Kind
+from weir_gateway.holdings.counts import HoldingCounts
 from weir_gateway.state.state import State
 
 CHUNK_BYTES = 1_048_576
@@ -37,6 +39,7 @@ class FileStore:
     def __init__(self, state: State, clock: Clock) -> None:
         self._state = state
         self._clock = clock
+        self._turns = HoldingCounts(state, Kind.FILES)
 
     async def begin(self, tenant_id: str, bounds: FileBounds) -> str:
         """A file to write, by its id; nobody sees it before `publish`.
@@ -45,6 +48,7 @@ class FileStore:
             WeirError: STORAGE_EXCEEDED.
         """
         async with self._state.writing() as connection:
+            await self._turns.take_turn(connection, tenant_id)
             bounds.check_count(await self._count(connection, tenant_id))
             return await self.create(connection, tenant_id)
 
@@ -65,7 +69,7 @@ class FileStore:
             name, purpose: may also be set by `publish`.
             readers: with one, it is not given up however long it is not written.
         """
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         file_id = new_id("file", self._clock)
         row = {
             "id": file_id,
@@ -92,6 +96,7 @@ class FileStore:
         """
         async with self._state.writing() as connection:
             tenant_id = await self.add_chunk(connection, file_id, content)
+            await self._turns.take_turn(connection, tenant_id)
             kept = await self._size(connection, tenant_id)
             bounds.check_size(kept - len(content), len(content))
 
@@ -103,7 +108,7 @@ class FileStore:
             .values(
                 size=files.c.size + len(content),
                 chunks=files.c.chunks + 1,
-                written_ms=self._now_ms(),
+                written_ms=self._clock.now_ms(),
             )
             .returning(files.c.tenant_id, files.c.chunks)
         )
@@ -124,7 +129,7 @@ class FileStore:
 
     async def publish(self, connection: AsyncConnection, file_id: str, *, ttl_ms: int) -> File:
         """Shows a file that is written to its tenant. Raises WeirError(FILE_NOT_FOUND)."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         shown = (
             update(files)
             .where(files.c.id == file_id, files.c.state == FileState.WRITING)
@@ -240,11 +245,8 @@ class FileStore:
         return and_(
             files.c.tenant_id == tenant_id,
             files.c.state == FileState.READY,
-            or_(files.c.expires_ms == 0, files.c.expires_ms > self._now_ms()),
+            or_(files.c.expires_ms == 0, files.c.expires_ms > self._clock.now_ms()),
         )
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 def _kept_by(tenant_id: str) -> ColumnElement[bool]:

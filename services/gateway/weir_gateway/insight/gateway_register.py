@@ -47,7 +47,7 @@ class GatewayRegister:
 
     async def beat(self) -> None:
         """Gives a sign of life and looks for those of the others. Raises WeirError."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         async with self._state.writing() as connection:
             if self._address:
                 row = {"id": self._gateway_id, "address": self._address, "seen_ms": now_ms}

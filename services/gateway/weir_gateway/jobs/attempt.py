@@ -216,7 +216,7 @@ class JobAttempt:
 
     def _window_over(self) -> bool:
         """Whether there is no time for another attempt: what ran of this one is charged then."""
-        return self._parts.clock.now_us() // 1_000 + _LEAST_MS >= self.job.deadline_ms
+        return self._parts.clock.now_ms() + _LEAST_MS >= self.job.deadline_ms
 
     def _life_s(self) -> float:
         left_s = self.job.deadline_ms / 1_000 - self._parts.clock.now_us() / 1_000_000

@@ -73,7 +73,7 @@ class JobCharges:
 
     async def take_due(self, most: int = 100) -> Sequence[Charge]:
         """Charges whose time has come; others leave them alone for a while."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         is_due = jobs.c.charge_due_ms.between(1, now_ms)
         async with self._state.reading() as connection:
             if (await connection.execute(select(jobs.c.id).where(is_due).limit(1))).first() is None:

@@ -69,7 +69,7 @@ class JobDesk:
         parse = submission.parse
         request = await asyncio.to_thread(parse) if large else parse()
         prepared = await self._preparer.prepare(caller, request)
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         job_id = new_id("job", self._clock)
         job = Job(
             id=job_id,

@@ -80,13 +80,13 @@ class JobLeases:
 
     async def join(self, runner_id: str) -> None:
         """Gives a new runner its lease."""
-        row = {"id": runner_id, "until_ms": self._now_ms() + self._bounds.lease_ms}
+        row = {"id": runner_id, "until_ms": self._clock.now_ms() + self._bounds.lease_ms}
         async with self._state.writing() as connection:
             await connection.execute(self._state.insert(runners).values(row))
 
     async def renew(self, runner_id: str) -> bool:
         """A beat; False: the lease had lapsed, and what it held is another's."""
-        until_ms = self._now_ms() + self._bounds.lease_ms
+        until_ms = self._clock.now_ms() + self._bounds.lease_ms
         statement = update(runners).where(runners.c.id == runner_id).values(until_ms=until_ms)
         async with self._state.writing() as connection:
             return (await connection.execute(statement)).rowcount == 1
@@ -103,7 +103,7 @@ class JobLeases:
 
     async def claim(self, runner_id: str, tenant_id: str, most: int) -> Sequence[Job]:
         """Takes the due jobs of a tenant that wait longest, at most `most`."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         due = (
             select(jobs.c.id)
             .where(
@@ -185,7 +185,7 @@ class JobLeases:
         Args:
             again: why and when they are tried again.
         """
-        alive = select(runners.c.id).where(runners.c.until_ms > self._now_ms())
+        alive = select(runners.c.id).where(runners.c.until_ms > self._clock.now_ms())
         lost = and_(jobs.c.state == _RUNNING, jobs.c.runner_id.not_in(alive))
         async with self._state.reading() as connection:
             any_lost = (await connection.execute(select(jobs.c.id).where(lost).limit(1))).first()
@@ -193,7 +193,9 @@ class JobLeases:
             return 0
         async with self._state.writing() as connection:
             # Whoever beats now waits for this transaction, and learns that its lease is gone.
-            await connection.execute(delete(runners).where(runners.c.until_ms <= self._now_ms()))
+            await connection.execute(
+                delete(runners).where(runners.c.until_ms <= self._clock.now_ms())
+            )
             orphans = and_(jobs.c.state == _RUNNING, jobs.c.runner_id.not_in(select(runners.c.id)))
             found = select(jobs.c.id).where(orphans).limit(most).with_for_update(skip_locked=True)
             ids = list((await connection.execute(found)).scalars())
@@ -217,7 +219,7 @@ class JobLeases:
                 state=_QUEUED,
                 runner_id="",
                 failures=failures,
-                not_before_ms=self._now_ms() + again.wait_ms,
+                not_before_ms=self._clock.now_ms() + again.wait_ms,
                 version=jobs.c.version + 1,
                 error_reason=again.error.reason.value,
                 error_message=_writable(again.error.message),
@@ -236,7 +238,7 @@ class JobLeases:
     async def _end(
         self, connection: AsyncConnection, held: list[ColumnElement[bool]], end: End
     ) -> bool:
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         error = end.error
         changed = await connection.execute(
             update(jobs)
@@ -257,9 +259,6 @@ class JobLeases:
             )
         )
         return changed.rowcount == 1
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 def _writable(message: str) -> str:

@@ -137,7 +137,7 @@ class JobRunner:
             for attempt in list(self._attempts.values()):
                 attempt.stop("another gateway has taken the job over")
             return
-        long_ago_ms = self._clock.now_us() // 1_000 - _STRAY_MS
+        long_ago_ms = self._clock.now_ms() - _STRAY_MS
         for held in await self._leases.held(self._id):
             if held.cancelled:
                 self.cancel(held.job_id)

@@ -1,15 +1,17 @@
 """Jobs as their owners see them: all by tenant, another tenant's is not found."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, and_, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.ids import is_caller_id
+from weir_gateway.holdings.bounds import Kind
+from weir_gateway.holdings.counts import HoldingCounts
 from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.job import Job, JobState
 from weir_gateway.jobs.rows import kept_until, read_one, select_heads, select_jobs, to_job, to_row
@@ -22,7 +24,7 @@ _ENQUEUED_WAIT_S = 60.0
 _NOT_ENDED = (JobState.QUEUED.value, JobState.RUNNING.value)
 
 
-WaitingTokens = Callable[[AsyncConnection, str, str], Awaitable[int]]
+WaitingTokens = Callable[[str, str], ScalarSelect[int]]
 """Tokens of a tenant, by its id, and a model that wait to become jobs."""
 
 
@@ -49,6 +51,7 @@ class JobStore:
         self._ends = ends
         self._clock = clock
         self._retention_ms = retention_ms
+        self._turns = HoldingCounts(state, Kind.ENQUEUED)
         self._waiting_elsewhere: list[WaitingTokens] = []
 
     async def add(self, job: Job, *, most_tokens: int) -> Submitted:
@@ -57,7 +60,7 @@ class JobStore:
         Args:
             job: a new one.
             most_tokens: what all jobs of its tenant and model may count as while they have not
-                ended, tokens; concurrent calls may exceed it by what they add.
+                ended, tokens.
 
         Raises:
             WeirError: IDEMPOTENCY_CONFLICT: something else was submitted under its key;
@@ -238,14 +241,22 @@ class JobStore:
             left = len(ids) == _DROPPED_AT_ONCE
 
     async def enqueued_tokens(self, connection: AsyncConnection, tenant_id: str, model: str) -> int:
-        """What a tenant's offline work on a model counts as that has not ended."""
-        statement = select(func.coalesce(func.sum(jobs.c.enqueued_tokens), 0)).where(
-            jobs.c.state.in_(_NOT_ENDED), jobs.c.tenant_id == tenant_id, jobs.c.model == model
+        """What a tenant's offline work on a model counts as that has not ended.
+
+        Others that are about to add to it wait for the end of the transaction.
+        """
+        await self._turns.take_turn(connection, tenant_id)
+        of_jobs = (
+            select(func.coalesce(func.sum(jobs.c.enqueued_tokens), 0))
+            .where(
+                jobs.c.state.in_(_NOT_ENDED), jobs.c.tenant_id == tenant_id, jobs.c.model == model
+            )
+            .scalar_subquery()
         )
-        waiting = int((await connection.execute(statement)).scalar_one())
-        for source in self._waiting_elsewhere:
-            waiting += await source(connection, tenant_id, model)
-        return waiting
+        # In one statement: what becomes a job meanwhile is counted once.
+        sums = [of_jobs, *(source(tenant_id, model) for source in self._waiting_elsewhere)]
+        row = (await connection.execute(select(*sums))).one()
+        return sum(int(waiting) for waiting in row)
 
     def count_also(self, source: WaitingTokens) -> None:
         """Counts what was accepted by another room and is no job yet."""
@@ -259,7 +270,7 @@ class JobStore:
 
     def _cancelled(self) -> dict[str, object]:
         """Of a row that is queued or runs: the first ends at once."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         queued = jobs.c.state == JobState.QUEUED.value
 
         def if_queued(value: object, name: str) -> object:

@@ -58,7 +58,7 @@ class PrefixDesk:
             content,
             models=self._names_of(caller, models),
             api_key_id=caller.key_id,
-            now_ms=self._clock.now_us() // 1_000,
+            now_ms=self._clock.now_ms(),
         )
         self._shelf.forget(caller.tenant_id, name)
         return prefix

@@ -134,7 +134,7 @@ class WarmKeeper:
     async def _warm_on(
         self, head: Prefix, model: str, worker: str, ready: set[tuple[str, str]]
     ) -> None:
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         among = {one for served, one in ready if served == model}
         try:
             if not await self._store.claim(head, model, worker, now_ms):

@@ -98,6 +98,6 @@ class Warmer:
         return Warmth(
             model=model,
             worker_id=live.facts.worker_id,
-            time_ms=self._clock.now_us() // 1_000,
+            time_ms=self._clock.now_ms(),
             prompt_tokens=ending.usage.prompt_tokens,
         )

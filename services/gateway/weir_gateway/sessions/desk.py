@@ -100,13 +100,13 @@ class SessionDesk:
         self, caller: Caller, most: int, before: tuple[int, str] | None
     ) -> list[Session]:
         """Living sessions of the caller's tenant, the newest first; see `SessionStore.page`."""
-        return await self._store.page(caller.tenant_id, self._now_ms, most, before)
+        return await self._store.page(caller.tenant_id, self._clock.now_ms(), most, before)
 
     async def delete(self, caller: Caller, session_id: str) -> None:
         """Ends a session and has its KV released. Raises WeirError: SESSION_NOT_FOUND and kin."""
         _check_form(session_id)
         tenant = caller.tenant_id
-        holders = await self._store.delete(tenant, session_id, self._now_ms)
+        holders = await self._store.delete(tenant, session_id, self._clock.now_ms())
         self._cache.drop(tenant, session_id)
         if holders is None:
             raise _not_found()
@@ -146,7 +146,7 @@ class SessionDesk:
         """
         if not self._on:
             return
-        now_ms = self._now_ms
+        now_ms = self._clock.now_ms()
         self._cache.used(tenant_id, session_id, now_ms, tokens)
         use = SessionUse(tenant_id=tenant_id, session_id=session_id, last_use_ms=now_ms)
         use.tokens, use.homes = tokens, homes
@@ -192,7 +192,7 @@ class SessionDesk:
                 _log.warning("conversation_not_kept", reason=error.reason)
                 self._away_until = time.monotonic() + _AWAY_S
                 return session
-            if known is None or not known.lives(self._now_ms):
+            if known is None or not known.lives(self._clock.now_ms()):
                 await self._writer.make(session)
                 known = session
             self._remember(known, before)
@@ -211,7 +211,7 @@ class SessionDesk:
             return None
         session = self._cache.get(tenant_id, session_id)
         # Another gateway may have renewed one that seems to have ended.
-        return session if session is not None and session.lives(self._now_ms) else None
+        return session if session is not None and session.lives(self._clock.now_ms()) else None
 
     def _seen(self) -> int | None:
         self._watch.need()
@@ -227,7 +227,7 @@ class SessionDesk:
         return self._new(session_id, caller, model, label, ttl_ms)
 
     def _new(self, session_id: str, caller: Caller, model: str, label: str, ttl_ms: int) -> Session:
-        now_ms = self._now_ms
+        now_ms = self._clock.now_ms()
         return Session(
             id=session_id,
             tenant_id=caller.tenant_id,
@@ -241,14 +241,10 @@ class SessionDesk:
     def _living(self, session: Session | None, session_id: str) -> Session:
         if session is None:
             raise _not_found()
-        if not session.lives(self._now_ms):
+        if not session.lives(self._clock.now_ms()):
             self._cache.drop(session.tenant_id, session_id)
             raise _not_found(f"it ended after {session.idle_ttl_ms // 1_000} s without a request")
         return session
-
-    @property
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 def _default_ttl_ms(caller: Caller) -> int:

@@ -113,7 +113,7 @@ class UseWriter:
             raise
 
     async def _purge(self) -> None:
-        while await self._store.purge(self._clock.now_us() // 1_000):
+        while await self._store.purge(self._clock.now_ms()):
             pass
 
     async def _write(self) -> None:

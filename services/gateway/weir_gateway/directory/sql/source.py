@@ -169,7 +169,7 @@ class SqlDirectory:
                     actor=actor,
                     action=action,
                     name=name,
-                    time_ms=self._clock.now_us() // 1_000,
+                    time_ms=self._clock.now_ms(),
                     version=stored,
                 )
 
@@ -221,7 +221,7 @@ class SqlDirectory:
             edit(draft)
             if not draft.changes:
                 return
-            now_ms = self._clock.now_us() // 1_000
+            now_ms = self._clock.now_ms()
             version = max(now_ms, stored + 1)
             changes = [replace(one, version=version) for one in draft.changes.values()]
             records = self._records.with_changes(changes)
@@ -286,7 +286,7 @@ class SqlDirectory:
         try:
             async with self._turn, asyncio.timeout(_LOOK_S):
                 await self._refresh()
-            now_ms = self._clock.now_us() // 1_000
+            now_ms = self._clock.now_ms()
             if any(_due(record, now_ms) for record in self._records.overlapping()):
                 await self.change(SYSTEM, lambda draft: end_overlaps(draft, now_ms))
         except (RuleBroken, EntryInvalid) as error:
