@@ -76,7 +76,7 @@ async def test_what_waits_is_counted_once_whether_it_is_a_job_yet_or_not(world: 
     await world.accepted()
     lease = await world.take()
     while True:
-        async with world.state.reading() as connection:
+        async with world.state.writing() as connection:
             waiting = await world.jobs.enqueued_tokens(connection, "acme", "tiny")
         assert waiting == 5 * LINES
         batch = await world.look(lease)

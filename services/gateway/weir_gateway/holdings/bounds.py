@@ -23,6 +23,9 @@ class Kind(StrEnum):
     RESPONSES = "responses"
     IDEMPOTENCY = "idempotency"
     WEBHOOKS = "webhooks"
+    # Summed from their rows: their count is nobody's but says whose turn it is.
+    FILES = "files"
+    ENQUEUED = "enqueued"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,13 @@ class HoldingCounts:
         objects, size = (await connection.execute(changed)).one()
         return Held(objects, size)
 
+    async def take_turn(self, connection: AsyncConnection, tenant_id: str) -> None:
+        """Waits until the others that take turns for this tenant have ended.
+
+        What is read after it, by a statement of its own, has all that they wrote.
+        """
+        await self.add(connection, tenant_id, Held())
+
     async def remove(self, connection: AsyncConnection, gone: Iterable[tuple[str, int]]) -> None:
         """Takes off objects that were deleted, each as its tenant and its bytes."""
         sums: dict[str, Held] = defaultdict(Held)

@@ -15,6 +15,8 @@ from weir_gateway.responses.tables import events, responses
 from weir_gateway.state.state import State
 from weir_gateway.webhooks.tables import messages
 
+_COUNTED = (Kind.RESPONSES.value, Kind.IDEMPOTENCY.value, Kind.WEBHOOKS.value)
+
 
 class Recount:
     """See the module.
@@ -28,7 +30,7 @@ class Recount:
 
     async def run(self) -> None:
         """Corrects every count, one in each transaction. Raises WeirError(STATE_UNAVAILABLE)."""
-        known = select(holdings.c.tenant_id, holdings.c.kind)
+        known = select(holdings.c.tenant_id, holdings.c.kind).where(holdings.c.kind.in_(_COUNTED))
         async with self._state.reading() as connection:
             rows = (await connection.execute(known)).all()
         for tenant_id, kind in rows:

@@ -1,0 +1,3 @@
+from tests.gateway.state_databases import state
+
+__all__ = ["state"]
