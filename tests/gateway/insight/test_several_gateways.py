@@ -82,6 +82,17 @@ async def test_a_gateway_that_does_not_answer_is_named(pair: list[Gateway]) -> N
         assert answer.requests
         assert len(answer.missing) == 1
         assert kinds(await explain(one, await made(one)))
+        # Of what it may remember, nobody says that there is none.
+        request_id = await made(one)
+        trail = room(one).book.find(request_id)
+        assert trail is not None
+        room(one).book._drop(trail)
+        silent = "1 of the gateways did not answer, and may remember it"
+        assert silent in (await explain(one, request_id)).missing[0]
+        for unknown, secret in (("req_none", ADMIN_SECRET), (request_id, one.other_key.secret)):
+            with pytest.raises(grpc.aio.AioRpcError, match=silent) as refused:
+                await explain(one, unknown, secret)
+            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
     finally:
         register.others = alive
 

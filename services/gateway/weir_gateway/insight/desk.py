@@ -73,11 +73,11 @@ class InsightDesk:
                 the ledger from being read where nobody else knows of it.
         """
         check_id("request_id", request_id)
-        told = self.own_account(request_id)
+        told, unasked = self.own_account(request_id), 0
         if told is None or not _may_see(told, tenant_id):
-            told = await self._peers.find(request_id)
+            told, unasked = await self._peers.find(request_id)
         if told is None or not _may_see(told, tenant_id):
-            told = await self._from_ledger(request_id, tenant_id)
+            told = await self._from_ledger(request_id, tenant_id, unasked)
         else:
             await self._complete(told)
         told.sentences.extend(sentences_of(told))
@@ -145,19 +145,20 @@ class InsightDesk:
         """The settings in force of every service; for administrators alone."""
         return await self._configuration.collect()
 
-    async def _from_ledger(self, request_id: str, tenant_id: str) -> Explanation:
+    async def _from_ledger(self, request_id: str, tenant_id: str, unasked: int) -> Explanation:
         row = await self._sources.charge(request_id, tenant_id)
+        silent = f"; {unasked} of the gateways did not answer, and may remember it"
         if row is None:
             raise WeirError(
                 Reason.NOT_FOUND,
                 f"no gateway remembers such a request ({self._keep_s / 60:.0f} min), and the "
-                "ledger has no charge of it",
+                f"ledger has no charge of it{silent if unasked else ''}",
                 field="request_id",
             )
         told = explanation_from(row)
         told.missing.append(
             f"no gateway remembers it any more (explain_keep_s, {self._keep_s:.0f} s): what "
-            "follows is of the ledger alone"
+            f"follows is of the ledger alone{silent if unasked else ''}"
         )
         return told
 

@@ -18,6 +18,7 @@ from weir_core.errors.status import from_rpc_error
 from weir_gateway.insight.sources import Open
 
 _CALL_S = 1.5
+_UNASKED = "did not answer"
 
 
 class Register(Protocol):
@@ -45,10 +46,11 @@ class Peers:
         """Of those that live."""
         return sorted(self._register.others.values())
 
-    async def find(self, request_id: str) -> Explanation | None:
-        """What one of them remembers of a request of anybody; None if none does, or answers."""
+    async def find(self, request_id: str) -> tuple[Explanation | None, int]:
+        """What one of them remembers of a request of anybody, and how many did not answer."""
         answers = await asyncio.gather(*(self._find(at, request_id) for at in self.addresses))
-        return next((found for found in answers if found is not None), None)
+        found = next((one for one in answers if isinstance(one, Explanation)), None)
+        return found, answers.count(_UNASKED)
 
     async def list_requests(
         self, query: ListRequestsRequest
@@ -58,15 +60,15 @@ class Peers:
         lists = [answer for answer in answers if isinstance(answer, list)]
         return lists, [answer for answer in answers if isinstance(answer, str)]
 
-    async def _find(self, address: str, request_id: str) -> Explanation | None:
+    async def _find(self, address: str, request_id: str) -> Explanation | str | None:
         async with self._open(address, "gateway") as channel:
             stub = InsightPeerServiceStub(channel)
             try:
                 answer = await stub.FindRequest(
                     FindRequestRequest(request_id=request_id), timeout=_CALL_S
                 )
-            except grpc.aio.AioRpcError:
-                return None
+            except grpc.aio.AioRpcError as error:
+                return None if error.code() is grpc.StatusCode.NOT_FOUND else _UNASKED
         return answer.explanation
 
     async def _list(self, address: str, query: ListRequestsRequest) -> list[RequestSummary] | str:
