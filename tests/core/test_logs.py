@@ -159,6 +159,12 @@ def test_any_fields_can_be_redacted_into_json(fields: dict[str, object]) -> None
     assert json.loads(json.dumps(redact(fields))).keys() == fields.keys()
 
 
+def test_the_password_of_a_url_is_masked_with_a_name_before_it_and_without() -> None:
+    for url in ("redis://:hunter2@cache:6379/0", "postgresql://weir:hunter2@db/weir"):
+        assert "hunter2" not in mask_keys(f"cannot reach {url}")
+    assert mask_keys("grpc://[::1]:50051") == "grpc://[::1]:50051"
+
+
 def test_plain_values_pass_unmasked() -> None:
     plain = "worker w1 joined pool short with 4096 blocks, model smollm2-135m-instruct"
     assert mask_keys(plain) == plain

@@ -41,7 +41,7 @@ _KEY_LIKE = re.compile(
     r"|\b(?:gh[oprsu]|hf|gsk|xox[abprs])[-_][A-Za-z0-9-]{16,}|\bAKIA[0-9A-Z]{16}\b"
     r"|\bAIza[0-9A-Za-z_-]{30,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
-    r"|://[^/\s:@]+:[^/\s@]+@"
+    r"|://[^/\s:@]*:[^/\s@]+@"
 )
 _PARAMETER = re.compile(
     r"(?i)([?&](?:key|code|sig|api[-_]?key|x-api-key|access[-_]token|token|secret|signature"
