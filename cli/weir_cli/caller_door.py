@@ -18,6 +18,7 @@ from weir_core.tls.trusted_ca import TrustedCa
 T = TypeVar("T")
 
 CALL_S = 10.0
+_PAGE = 1_000
 
 Url = Annotated[
     str, typer.Option(envvar="WEIR_TARGET", help="host:port of the gateway's gRPC door.")
@@ -28,11 +29,13 @@ Ca = Annotated[
     typer.Option(envvar="WEIR_TLS_CA", dir_okay=False, help="PEM file of the CA: talk by TLS."),
 ]
 DEFAULT_URL = "127.0.0.1:8001"
-_NOBODY = (
+NOBODY = (
     "; is it running, is this its gRPC door (--url or WEIR_TARGET), and does it want TLS (--ca)?"
 )
 
 Metadata = tuple[tuple[str, str], ...]
+Method = Callable[[grpc.aio.Channel], Callable[..., Awaitable[Any]]]
+"""A method of the service behind a channel."""
 
 
 def check_caller(url: str, key: str, ca: Path | None) -> None:
@@ -60,17 +63,38 @@ def as_caller(
     return asyncio.run(_call(url, key, ca, call))
 
 
-async def all_pages(
-    method: Callable[..., Awaitable[Any]], request: Any, metadata: Metadata, items: str
+def call_once(
+    url: str, key: str, ca: Path | None, method: Method, request: Any, timeout_s: float = CALL_S
+) -> Any:
+    """The response of one call with an API key. Raises as `as_caller`."""
+
+    async def call(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
+        return await method(channel)(request, timeout=timeout_s, metadata=metadata)
+
+    return as_caller(url, key, ca, call)
+
+
+def list_all(
+    url: str, key: str, ca: Path | None, method: Method, request: Any, items: str
 ) -> list[Any]:
-    """Everything in a list, a page after the other; `items` is the field of responses with it."""
-    found: list[Any] = []
-    while True:
-        page = await method(request, timeout=CALL_S, metadata=metadata)
-        found += getattr(page, items)
-        if not page.next_page_token:
-            return found
-        request.page_token = page.next_page_token
+    """Everything in a list, a page after the other, with an API key. Raises as `as_caller`.
+
+    Args:
+        request: of the first page.
+        items: field of responses with what is listed.
+    """
+    request.page_size = _PAGE
+
+    async def call(channel: grpc.aio.Channel, metadata: Metadata) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            page = await method(channel)(request, timeout=CALL_S, metadata=metadata)
+            found += getattr(page, items)
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    return as_caller(url, key, ca, call)
 
 
 async def _call(
@@ -82,7 +106,7 @@ async def _call(
         except grpc.aio.AioRpcError as error:
             told = from_rpc_error(error, unavailable_as=Reason.INTERNAL, peer="the gateway")
             nobody = error.code() is grpc.StatusCode.UNAVAILABLE and told.reason is Reason.INTERNAL
-            raise CommandError(f"{url}: {told.message}{_NOBODY if nobody else ''}") from None
+            raise CommandError(f"{url}: {told.message}{NOBODY if nobody else ''}") from None
 
 
 def secured_channel(url: str, ca: Path | None) -> grpc.aio.Channel:

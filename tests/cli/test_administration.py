@@ -202,6 +202,8 @@ def test_a_key_is_made_rotated_and_revoked_and_its_secret_is_shown_once(weir: An
     assert (entry["name"], entry["revoked"], entry["user"]) == ("ci", True, "alice")
     assert made not in listed
     assert "hash" not in listed
+    with pytest.raises(CommandError, match="no tenant 'nobody'"):
+        weir("keys", "ls", "--tenant", "nobody")
     told = _audit(weir, "acme")[:3]
     assert [event["action"] for event in told] == ["revoke", "rotate", "create"]
     assert {event["object"] for event in told} == {f"key/{key_id}"}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
@@ -17,6 +18,7 @@ from weir.gateway.v1.inference_service_pb2_grpc import (
     InferenceServiceServicer,
     add_InferenceServiceServicer_to_server,
 )
+from weir_cli.certificate_authority import CertificateAuthority
 
 Context = grpc.ServicerContext
 
@@ -94,7 +96,7 @@ def test_turns_add_up_and_a_failed_one_is_not_kept(target: str) -> None:
     [
         (["--url", "127.0.0.1:1"], "", "no API key; set WEIR_API_KEY or give --key"),
         (["--url", "http://127.0.0.1:8000/v1"], "k", "--url is 'http://127.0.0.1:8000/v1'"),
-        (["--url", "127.0.0.1:1"], "k", "127.0.0.1:1: UNAVAILABLE"),
+        (["--url", "127.0.0.1:1"], "k", "127.0.0.1:1: the gateway cannot be reached; is"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], key: str, says: str) -> None:
@@ -102,3 +104,15 @@ def test_what_is_wrong_is_one_line(arguments: list[str], key: str, says: str) ->
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"error: {says}")
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_door_without_tls_is_told_as_any_door_that_does_not_answer(
+    target: str, tmp_path: Path
+) -> None:
+    ca = CertificateAuthority(tmp_path).certificate
+    refused = weir("chat", "--url", target, "--ca", str(ca), WEIR_API_KEY="k")
+    assert refused.returncode == 1
+    assert "the gateway cannot be reached" in refused.stderr
+    assert "does it want TLS (--ca)?" in refused.stderr
+    assert "Ssl" not in refused.stderr
+    assert "tls handshake" not in refused.stderr.lower()

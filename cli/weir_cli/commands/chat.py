@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Url, check_caller
+from weir_cli.caller_door import DEFAULT_URL, NOBODY, Ca, Key, Url, check_caller
 from weir_cli.errors import CommandError
-from weir_client import AsyncClient, Message, WeirClientError
+from weir_client import AsyncClient, Message, Unavailable, WeirClientError
 from weir_core.errors.startup import StartupError
 from weir_core.tls.trusted_ca import TrustedCa
 
@@ -83,7 +83,7 @@ async def _open(
         names = [served.name for served in await client.list_models()]
     except WeirClientError as error:
         await client.close()
-        raise CommandError(f"{url}: {error}") from None
+        raise CommandError(f"{url}: {_told(error)}") from None
     if not model and not names:
         raise CommandError("this key may use no model; see allowed_models in the directory")
     return Talk(client, model or names[0], system, max_new_tokens)
@@ -111,4 +111,10 @@ def _turn(runner: asyncio.Runner, talk: Talk, text: str) -> None:
     except KeyboardInterrupt:
         print("\n[stopped]")
     except WeirClientError as error:
-        print(f"\nerror: {error}", file=sys.stderr)
+        print(f"\nerror: {_told(error)}", file=sys.stderr)
+
+
+def _told(error: WeirClientError) -> str:
+    """What a person can do about it: of what the transport says, nothing."""
+    unreached = isinstance(error, Unavailable) and not error.reason
+    return f"the gateway cannot be reached{NOBODY}" if unreached else str(error)

@@ -43,7 +43,7 @@ from weir.gateway.v1.admin_service_pb2 import (
     RotateKeyRequest,
     RotateKeyResponse,
 )
-from weir_core.errors import InvalidField
+from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.rpc.interceptors.handler import Context
 from weir_gateway.admin.audit_trail import AuditTrail
 from weir_gateway.admin.fleet_servicer import FleetServicer
@@ -119,7 +119,7 @@ class AdminServicer(FleetServicer):
     async def ListUsers(self, request: ListUsersRequest, context: Context) -> ListUsersResponse:
         """Lists users by tenant and id."""
         self.admit(context)
-        of = request.tenant_id
+        of = self._known(request.tenant_id)
         users = [user for user in self.objects.snapshot.users if of in ("", user.tenant_id)]
         page, token = page_of(
             users, lambda user: f"{user.tenant_id}/{user.id}", request.page_size, request.page_token
@@ -171,7 +171,7 @@ class AdminServicer(FleetServicer):
     async def ListKeys(self, request: ListKeysRequest, context: Context) -> ListKeysResponse:
         """Lists keys by public id, without secrets and hashes."""
         self.admit(context)
-        of = request.tenant_id
+        of = self._known(request.tenant_id)
         keys = [key for key in self.objects.snapshot.api_keys if of in ("", key.tenant_id)]
         page, token = page_of(keys, _key_id, request.page_size, request.page_token)
         return ListKeysResponse(
@@ -200,6 +200,17 @@ class AdminServicer(FleetServicer):
             request.tenant_id, request.page_size, request.page_token
         )
         return ListAuditEventsResponse(events=page, next_page_token=token)
+
+    def _known(self, tenant_id: str) -> str:
+        """The tenant that a list is to show; empty for all. Raises WeirError(NOT_FOUND)."""
+        tenants = self.objects.snapshot.tenants
+        if tenant_id and all(tenant.id != tenant_id for tenant in tenants):
+            raise WeirError(
+                Reason.NOT_FOUND,
+                f"there is no tenant {tenant_id[:80]!r}; ListTenants has those that there are",
+                field="tenant_id",
+            )
+        return tenant_id
 
 
 def _key_id(key: ApiKey) -> str:
