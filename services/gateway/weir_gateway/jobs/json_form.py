@@ -21,7 +21,7 @@ def job_json(job: Job, kinds: JobKinds) -> dict[str, Any]:
         "id": job.id,
         "object": "job",
         "status": job.state.value,
-        "endpoint": _ENDPOINT_OF.get(job.kind),
+        **_endpoint(job),
         "model": job.model,
         "created_at": unix_seconds(job.created_ms),
         "started_at": unix_seconds(job.started_ms),
@@ -38,6 +38,11 @@ def job_json(job: Job, kinds: JobKinds) -> dict[str, Any]:
     elif job.result:
         value["text"] = kinds.of(job.kind).text(job.result)
     return value
+
+
+def _endpoint(job: Job) -> dict[str, str]:
+    """Nothing for a job that came by gRPC."""
+    return {"endpoint": _ENDPOINT_OF[job.kind]} if job.kind in _ENDPOINT_OF else {}
 
 
 def _error(job: Job) -> Any:
