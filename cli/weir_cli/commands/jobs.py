@@ -17,7 +17,7 @@ from weir.gateway.v1.job_service_pb2 import (
     WatchJobRequest,
 )
 from weir.gateway.v1.job_service_pb2_grpc import JobServiceStub
-from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, all_pages, as_caller
+from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Metadata, Url, as_caller, call_once, list_all
 from weir_cli.directory_text import Form, Format, Printed, print_forms
 from weir_cli.errors import CommandError
 
@@ -25,7 +25,6 @@ app = typer.Typer(help="Work that is done later: submit now, read then.", no_arg
 
 _COLUMNS = ("id", "state", "model", "created", "ended", "tokens", "error")
 _STATES = {name.removeprefix("JOB_STATE_").lower(): name for name in JobState.keys()[1:]}
-_PAGE = 1_000
 
 Id = Annotated[str, typer.Argument(help="Id of a job.", metavar="ID")]
 
@@ -55,11 +54,8 @@ def submit(
         webhook_url=webhook_url,
         idempotency_key=idempotency_key,
     )
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).SubmitJob(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).job), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).SubmitJob, request)
+    print_forms(_form(answer.job), output, _COLUMNS)
 
 
 @app.command()
@@ -72,11 +68,8 @@ def get(
 ) -> None:
     """Show one job; its text with `-o json` or `-o yaml`."""
     request = GetJobRequest(job_id=job_id)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).GetJob(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).job), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).GetJob, request)
+    print_forms(_form(answer.job), output, _COLUMNS)
 
 
 @app.command()
@@ -116,11 +109,8 @@ def cancel(
 ) -> None:
     """Cancel a job; what ran is charged."""
     request = CancelJobRequest(job_id=job_id)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).CancelJob(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).job), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).CancelJob, request)
+    print_forms(_form(answer.job), output, _COLUMNS)
 
 
 @app.command("list")
@@ -136,11 +126,9 @@ def list_jobs(
         raise CommandError(f"--state is {state!r}; it must be one of {', '.join(_STATES)}")
     number = JobState.Value(_STATES[state]) if state else JobState.JOB_STATE_UNSPECIFIED
 
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> list[Job]:
-        request = ListJobsRequest(page_size=_PAGE, state=number)
-        return await all_pages(_stub(channel).ListJobs, request, metadata, "jobs")
-
-    print_forms([_form(one) for one in as_caller(url, key, ca, ask)], output, _COLUMNS)
+    request = ListJobsRequest(state=number)
+    found = list_all(url, key, ca, lambda channel: _stub(channel).ListJobs, request, "jobs")
+    print_forms([_form(one) for one in found], output, _COLUMNS)
 
 
 def _stub(channel: grpc.aio.Channel) -> Any:

@@ -19,7 +19,7 @@ from weir.gateway.v1.prefix_service_pb2 import (
     WarmPrefixRequest,
 )
 from weir.gateway.v1.prefix_service_pb2_grpc import PrefixServiceStub
-from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, all_pages, as_caller
+from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Url, call_once, list_all
 from weir_cli.directory_text import Form, Format, Printed, print_forms
 from weir_cli.errors import CommandError
 
@@ -27,7 +27,6 @@ app = typer.Typer(help="Beginnings of prompts, computed beforehand.", no_args_is
 
 _COLUMNS = ("name", "version", "models", "created")
 _WARM_COLUMNS = ("model", "worker_id", "prompt_tokens", "time")
-_PAGE = 1_000
 _WARM_S = 600.0
 
 Name = Annotated[str, typer.Argument(help="Name of a prefix.")]
@@ -57,11 +56,8 @@ def put(
     """Keep a new version, and have it computed on workers."""
     request = PutPrefixRequest(name=name, models=model or [], keep_cold=cold)
     _read(file, request)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).PutPrefix(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).prefix), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).PutPrefix, request)
+    print_forms(_form(answer.prefix), output, _COLUMNS)
 
 
 @app.command("list")
@@ -70,11 +66,9 @@ def list_prefixes(
 ) -> None:
     """List every version."""
 
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> list[Prefix]:
-        request = ListPrefixesRequest(page_size=_PAGE)
-        return await all_pages(_stub(channel).ListPrefixes, request, metadata, "prefixes")
-
-    print_forms([_form(one) for one in as_caller(url, key, ca, ask)], output, _COLUMNS)
+    request = ListPrefixesRequest()
+    found = list_all(url, key, ca, lambda channel: _stub(channel).ListPrefixes, request, "prefixes")
+    print_forms([_form(one) for one in found], output, _COLUMNS)
 
 
 @app.command()
@@ -88,11 +82,8 @@ def show(
 ) -> None:
     """Show one version, with its content and where it was computed."""
     request = GetPrefixRequest(name=name, version=version)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).GetPrefix(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).prefix), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).GetPrefix, request)
+    print_forms(_form(answer.prefix), output, _COLUMNS)
 
 
 @app.command()
@@ -106,11 +97,8 @@ def warm(
 ) -> None:
     """Compute it on every worker of its models: requests of class batch, which are charged."""
     request = WarmPrefixRequest(name=name, version=version)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).WarmPrefix(request, timeout=_WARM_S, metadata=metadata)
-
-    found = as_caller(url, key, ca, ask).warmths
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).WarmPrefix, request, _WARM_S)
+    found = answer.warmths
     print_forms([_warmth(one) for one in found], output, _WARM_COLUMNS)
 
 
@@ -124,11 +112,7 @@ def delete(
 ) -> None:
     """Remove one version, or all."""
     request = DeletePrefixRequest(name=name, version=version)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).DeletePrefix(request, timeout=CALL_S, metadata=metadata)
-
-    as_caller(url, key, ca, ask)
+    call_once(url, key, ca, lambda channel: _stub(channel).DeletePrefix, request)
     print(f"{name}@{version} is deleted" if version else f"{name} is deleted")
 
 

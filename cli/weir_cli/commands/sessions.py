@@ -13,13 +13,12 @@ from weir.gateway.v1.session_service_pb2 import (
     Session,
 )
 from weir.gateway.v1.session_service_pb2_grpc import SessionServiceStub
-from weir_cli.caller_door import CALL_S, DEFAULT_URL, Ca, Key, Metadata, Url, all_pages, as_caller
+from weir_cli.caller_door import DEFAULT_URL, Ca, Key, Url, call_once, list_all
 from weir_cli.directory_text import Form, Format, Printed, print_forms
 
 app = typer.Typer(help="Conversations whose KV workers keep.", no_args_is_help=True)
 
 _COLUMNS = ("id", "model", "conversation_id", "tokens", "last_use", "idle_ttl_s")
-_PAGE = 1_000
 
 Id = Annotated[str, typer.Argument(help="Id of a session.", metavar="ID")]
 
@@ -45,11 +44,8 @@ def create(
     request = CreateSessionRequest(model=model, conversation_id=conversation_id)
     if idle_ttl:
         request.idle_ttl.FromSeconds(idle_ttl)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).CreateSession(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).session), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).CreateSession, request)
+    print_forms(_form(answer.session), output, _COLUMNS)
 
 
 @app.command("list")
@@ -58,11 +54,9 @@ def list_sessions(
 ) -> None:
     """List those that live, the newest first."""
 
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> list[Session]:
-        request = ListSessionsRequest(page_size=_PAGE)
-        return await all_pages(_stub(channel).ListSessions, request, metadata, "sessions")
-
-    print_forms([_form(one) for one in as_caller(url, key, ca, ask)], output, _COLUMNS)
+    request = ListSessionsRequest()
+    found = list_all(url, key, ca, lambda channel: _stub(channel).ListSessions, request, "sessions")
+    print_forms([_form(one) for one in found], output, _COLUMNS)
 
 
 @app.command()
@@ -75,22 +69,15 @@ def show(
 ) -> None:
     """Show one session."""
     request = GetSessionRequest(session_id=session_id)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).GetSession(request, timeout=CALL_S, metadata=metadata)
-
-    print_forms(_form(as_caller(url, key, ca, ask).session), output, _COLUMNS)
+    answer = call_once(url, key, ca, lambda channel: _stub(channel).GetSession, request)
+    print_forms(_form(answer.session), output, _COLUMNS)
 
 
 @app.command()
 def delete(session_id: Id, url: Url = DEFAULT_URL, key: Key = "", ca: Ca = None) -> None:
     """End a session; its workers give up its KV."""
     request = DeleteSessionRequest(session_id=session_id)
-
-    async def ask(channel: grpc.aio.Channel, metadata: Metadata) -> Any:
-        return await _stub(channel).DeleteSession(request, timeout=CALL_S, metadata=metadata)
-
-    as_caller(url, key, ca, ask)
+    call_once(url, key, ca, lambda channel: _stub(channel).DeleteSession, request)
     print(f"{session_id} is deleted")
 
 
