@@ -5,7 +5,7 @@ them (a marker of that name, or `needs("part")`) and is skipped all the same cou
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -13,6 +13,7 @@ import pytest
 
 from tests import workers
 from tests.named_tests import NamedTests, whole_suite
+from tests.ratelimiter.postgres import Postgres, running_postgres
 
 # Read when torch is loaded. By default its threads spin while they wait for each other, which
 # makes a busy machine ten times slower.
@@ -23,6 +24,13 @@ hypothesis.settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One server for all modules of a process: to make one takes a second of a core."""
+    with running_postgres() as server:
+        yield server
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,17 +1,9 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from tests.gateway.harness import Gateway, running_gateway
-from tests.ratelimiter.postgres import Postgres, running_postgres
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """One server for all modules: to make one takes a second of a core."""
-    with running_postgres() as server:
-        yield server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

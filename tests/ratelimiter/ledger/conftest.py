@@ -1,18 +1,12 @@
 """Every test of the ledger runs on SQLite and on a real PostgreSQL."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.ratelimiter.ledger.support import Book, open_book
-from tests.ratelimiter.postgres import Postgres, running_postgres
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    with running_postgres() as server:
-        yield server
+from tests.ratelimiter.postgres import Postgres
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
