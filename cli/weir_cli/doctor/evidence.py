@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from weir.gateway.v1.history_service_pb2 import HistorySample, WorkerSample
+from weir_cli.doctor.ages import ages_of
 from weir_cli.doctor.waiting import Waiting, waiting_in
 from weir_cli.doctor.window import Window
 
@@ -60,15 +61,10 @@ class Evidence:
 def split(samples: Sequence[HistorySample], since_s: float, baseline_s: float) -> Evidence:
     """The newest `since_s` seconds, and the `baseline_s` before them.
 
-    A sample belongs where most of it lies.
+    A sample belongs where most of it lies. Ages are sums of lengths: a clock may be set meanwhile.
     """
-    if not samples:
-        return Evidence(Window([]), Window([]))
-    end_us = samples[-1].end_time.ToMicroseconds()
     recent, baseline = [], []
-    for sample in samples:
-        middle_us = sample.end_time.ToMicroseconds() - sample.duration.ToMicroseconds() // 2
-        age_s = (end_us - middle_us) / 1e6
+    for sample, age_s in zip(samples, ages_of(samples), strict=True):
         if age_s <= since_s:
             recent.append(sample)
         elif age_s <= since_s + baseline_s:

@@ -34,7 +34,7 @@ def isolation_finding(evidence: Evidence, tenant: str, other: Neighbour) -> Find
     )
     if later > 0 and queued >= QUEUED * later:
         return _in_the_queue(evidence, tenant, other, told)
-    if step_growth(evidence.baseline.work, evidence.recent.work) >= SLOWER:
+    if step_growth(evidence.baseline, evidence.recent) >= SLOWER:
         return None
     return _in_the_batch(evidence, tenant, other, told)
 

@@ -13,6 +13,8 @@ from weir.gateway.v1.history_service_pb2 import (
 )
 from weir.gateway.v1.history_service_pb2_grpc import HistoryServiceStub
 from weir_cli.administration import CALL_S, administer
+from weir_cli.doctor.ages import ages_of
+from weir_cli.doctor.window import seconds_of
 
 
 def read_history(
@@ -41,15 +43,30 @@ def read_history(
 
 
 def merged(histories: Sequence[list[HistorySample]]) -> list[HistorySample]:
-    """The samples of the first, each with the requests that the others saw at that time."""
-    first, *others = histories
-    for samples in others:
-        for sample in samples:
-            if first:
-                at_us = sample.end_time.ToMicroseconds()
-                near = min(first, key=lambda one: abs(one.end_time.ToMicroseconds() - at_us))
-                near.flows.extend(sample.flows)
-    return first
+    """The samples of the longest, each with the requests that the others saw at that age.
+
+    Every history ends now; a gateway that started later has a shorter one.
+    """
+    longest = max(histories, key=lambda samples: sum(map(seconds_of, samples)))
+    ages = ages_of(longest)
+    for samples in histories:
+        if samples is not longest:
+            _add(samples, longest, ages)
+    return longest
+
+
+def _add(samples: list[HistorySample], longest: list[HistorySample], ages: list[float]) -> None:
+    """What one gateway saw; of several samples at one place the gauges of the newest."""
+    placed: dict[int, HistorySample] = {}
+    for sample, age_s in zip(samples, ages_of(samples), strict=True):
+        place = min(range(len(ages)), key=lambda one: abs(ages[one] - age_s))
+        if place in placed:
+            for flow in placed[place].flows:
+                flow.in_flight = flow.queued = 0
+            longest[place].flows.extend(placed[place].flows)
+        placed[place] = sample
+    for place, sample in placed.items():
+        longest[place].flows.extend(sample.flows)
 
 
 def _duration(seconds: float) -> Duration:

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from weir.gateway.v1.history_service_pb2 import WorkerSample
-from weir_cli.doctor.window import Window
+from weir_cli.doctor.window import LIVE, Window
 
 BOUNDS = ("max_batch_size", "max_concurrent_requests", "max_batch_tokens", "max_step_tokens")
-_LIVE = ("ready", "suspect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,14 @@ def live_workers(window: Window) -> list[WorkerSample]:
     """Those that took work at the end of a window."""
     for sample in reversed(window.samples):
         if sample.far_read:
-            found = [one for one in sample.workers if one.view.state in _LIVE]
+            found = [one for one in sample.workers if one.view.state in LIVE]
             return [one for one in found if window.model in ("", one.view.registration.model)]
     return []
+
+
+def left(before: Window, after: Window) -> bool:
+    """Whether fewer workers take work."""
+    return len(live_workers(after)) < len(live_workers(before))
 
 
 def places(window: Window) -> int:
@@ -47,7 +51,7 @@ def lowered(before: Window, after: Window) -> Lowered | None:
 
 def narrowing(before: Window, after: Window) -> float:
     """Times fewer of the requests that live now have a place than had one before; 1 if none."""
-    if lowered(before, after) is None:
+    if lowered(before, after) is None and not left(before, after):
         return 1.0
     now = places(after)
     return max(1.0, min(float(places(before)), after.in_flight) / now) if now else 1.0

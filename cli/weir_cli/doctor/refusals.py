@@ -12,6 +12,8 @@ SHARE = 0.1
 """Of a tenant's requests; a limit that never refuses is none."""
 FEWEST = 10
 """Refusals; fewer are a client's burst."""
+KNOWN = 20
+"""Requests of the tenant before; of one that is new nobody knows what is usual."""
 MORE = 1.5
 """Times the former share: a tenant that has always been at its limit knows it."""
 
@@ -21,7 +23,7 @@ def refusals(evidence: Evidence) -> Iterable[Finding]:
     for tenant in evidence.recent.tenants():
         mine = evidence.of(tenant=tenant)
         limits = _by_limit(mine.recent)
-        if limits:
+        if limits and _asked(mine.baseline, mine.baseline.refused) >= KNOWN:
             limit, knob = max(limits, key=lambda key: limits[key])
             count = limits[limit, knob]
             share, before = count / _asked(mine.recent, count), _share_before(mine, limit)

@@ -3,7 +3,7 @@
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part, positive
 from weir_cli.doctor.finding import Symptom
-from weir_cli.doctor.statistics import FEWEST, SURE, median, shift
+from weir_cli.doctor.statistics import FEWEST, SURE, mean, median, shift
 from weir_cli.doctor.step_growth import step_growth
 from weir_cli.doctor.tokens_for_each import TokensForEach, from_hits, from_prompts
 
@@ -12,7 +12,7 @@ FELL_TO = 0.8
 DEMAND_STAYED = 0.8
 """Of the requests that lived at once: where fewer ask, fewer tokens are no fault."""
 DEMAND_GREW = 1.2
-"""More of them share a worker: that each is slower then is no fault."""
+"""Times the tokens that are asked for: more share a worker, and that each is slower is no fault."""
 
 
 def throughput_fell(evidence: Evidence) -> Excess | None:
@@ -41,8 +41,11 @@ def _whole(evidence: Evidence) -> str:
 def _each(evidence: Evidence) -> str:
     before, after = evidence.baseline, evidence.recent
     old, new = before.values("speed"), after.values("speed")
-    more = after.arrival_rate > DEMAND_GREW * before.arrival_rate
-    if more or shift(old, new) > -SURE or median(new) > FELL_TO * median(old):
+    asked = [
+        window.arrival_rate * mean(window.values("output_length")) for window in (before, after)
+    ]
+    more = max(asked[1] / max(1e-9, asked[0]), after.arrival_rate / max(1e-9, before.arrival_rate))
+    if more > DEMAND_GREW or shift(old, new) > -SURE or median(new) > FELL_TO * median(old):
         return ""
     return (
         f"an answer's speed fell from {median(old):.1f} to {median(new):.1f} tokens/s (median) "
@@ -60,7 +63,11 @@ def _parts(evidence: Evidence) -> dict[Part, float]:
         return {}
     each = before.seconds / before.rows
     more = _more_rows(evidence)
-    slower = after.step_seconds * (1 - 1 / step_growth(before, after)) / after.rows_per_step
+    slower = (
+        after.step_seconds
+        * (1 - 1 / step_growth(evidence.baseline, evidence.recent))
+        / after.rows_per_step
+    )
     smaller = 0.0
     if after.rows_per_step < before.rows_per_step:
         smaller = before.step_seconds * (1 / after.rows_per_step - 1 / before.rows_per_step)

@@ -105,7 +105,7 @@ def _load_logs(evidence: Evidence) -> dict[Part, float]:
         + math.log(max(1.0, 1 + (after.output - before.output) / work)),
         Part.PROMPTS: math.log(max(1.0, 1 + from_prompts(before, after) / work)),
         Part.HITS: math.log(max(1.0, 1 + from_hits(before, after) / work)),
-        Part.SLOW_STEPS: math.log(step_growth(old.work, new.work)),
+        Part.SLOW_STEPS: math.log(step_growth(old, new)),
         Part.FULL: math.log(narrowing(old, new)),
     }
 
@@ -122,7 +122,7 @@ def _prefilled(evidence: Evidence) -> dict[Part, float]:
         Part.PROMPTS: each * max(0.0, from_prompts(before, after)),
         Part.HITS: each * max(0.0, from_hits(before, after)),
     }
-    growth = step_growth(evidence.baseline.work, evidence.recent.work)
+    growth = step_growth(evidence.baseline, evidence.recent)
     parts[Part.SLOW_STEPS] = mean(new) * (1 - 1 / growth)
     known = sum(parts.values())
     if known > seconds:

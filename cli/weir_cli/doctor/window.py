@@ -1,6 +1,6 @@
 """A stretch of the history, added up, of one model and perhaps one tenant."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
 
 from weir.gateway.v1.history_service_pb2 import (
@@ -11,6 +11,11 @@ from weir.gateway.v1.history_service_pb2 import (
 )
 from weir_cli.doctor.statistics import joined
 from weir_cli.doctor.work import Work
+
+Place = tuple[str, str]
+"""A version of a model, and a device."""
+LIVE = ("ready", "suspect")
+"""States of workers that take work."""
 
 
 class Window:
@@ -92,6 +97,16 @@ class Window:
         """What the workers did."""
         return Work([worker.work for worker in self.workers() if worker.HasField("work")])
 
+    @property
+    def places(self) -> set[Place]:
+        """Where steps were made."""
+        return {_place(worker) for worker in self.workers() if worker.HasField("work")}
+
+    def work_at(self, places: Set[Place]) -> Work:
+        """What the workers of these did."""
+        mine = (worker for worker in self.workers() if _place(worker) in places)
+        return Work([worker.work for worker in mine if worker.HasField("work")])
+
     def total(self, name: str) -> int:
         """Sum of a count of the flows."""
         return sum(getattr(flow, name) for flow in self.flows)
@@ -108,8 +123,8 @@ class Window:
                     yield worker
 
     def mean_of_workers(self, read: Callable[[WorkerSample], float]) -> float:
-        """Average over workers and samples; 0 without any."""
-        found = [read(worker) for worker in self.workers()]
+        """Average over samples of workers that take work; 0 without any."""
+        found = [read(worker) for worker in self.workers() if worker.view.state in LIVE]
         return sum(found) / len(found) if found else 0.0
 
     def tenants(self) -> list[str]:
@@ -135,6 +150,10 @@ class Window:
             flow.in_flight or flow.output_tokens or flow.arrivals or flow.ended
             for flow in self._flows(sample)
         )
+
+
+def _place(worker: WorkerSample) -> Place:
+    return worker.view.registration.model_version, worker.view.registration.gpu_id
 
 
 def seconds_of(sample: HistorySample) -> float:

@@ -69,11 +69,11 @@ class Work:
         return None if busy is None or foreign is None else max(0.0, busy - foreign)
 
     @property
-    def wait_per_step_second(self) -> float | None:
-        """Waits of the engine for a processor, for each second of its steps; None: unknown."""
-        if not any(part.HasField("processor_wait") for part in self._parts) or not self.seconds:
+    def wait_per_step(self) -> float | None:
+        """Seconds that the engine waits for a processor, for each step; None: unknown."""
+        if not any(part.HasField("processor_wait") for part in self._parts) or not self.steps:
             return None
-        return self._time("processor_wait") / self.seconds
+        return self._time("processor_wait") / self.steps
 
     def _share(self, name: str) -> float | None:
         known = [part for part in self._parts if part.HasField(name)]  # type: ignore[arg-type]

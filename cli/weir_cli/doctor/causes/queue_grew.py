@@ -4,7 +4,7 @@ from weir_cli.doctor.demand import demand_growth
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part
 from weir_cli.doctor.finding import Finding
-from weir_cli.doctor.places import lowered
+from weir_cli.doctor.places import left, lowered
 from weir_cli.doctor.waiting import Blocked
 
 WAIT = 0.5
@@ -17,7 +17,8 @@ class QueueGrew:
     def check(self, evidence: Evidence, excess: Excess) -> Finding | None:
         """See `Cause`."""
         parts = [Part.DEMAND]
-        if lowered(evidence.baseline, evidence.recent) is None:
+        windows = (evidence.baseline, evidence.recent)
+        if lowered(*windows) is None and not left(*windows):
             parts.append(Part.FULL)
         if demand_growth(evidence.baseline, evidence.recent) > 1.0:
             # What is made at once with more others takes longer.

@@ -3,7 +3,7 @@
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part
 from weir_cli.doctor.finding import Finding
-from weir_cli.doctor.places import live_workers
+from weir_cli.doctor.places import left, live_workers
 
 
 class WorkersGone:
@@ -13,7 +13,7 @@ class WorkersGone:
         """See `Cause`."""
         before, now = live_workers(evidence.baseline), live_workers(evidence.recent)
         share = excess.share(Part.FULL, Part.NO_WORKER, Part.CROWDED)
-        if not share or len(now) >= len(before):
+        if not share or not left(evidence.baseline, evidence.recent):
             return None
         kept = {one.view.registration.worker_id for one in now}
         gone = [one.view.registration.worker_id for one in before]
