@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import weir
-from weir.gateway.v1.history_service_pb2 import Distribution, HistorySample, OutcomeCount
+from weir.gateway.v1.history_service_pb2 import (
+    Distribution,
+    HistorySample,
+    OutcomeCount,
+    WorkerWork,
+)
 from weir.scheduler.v1.scheduler_service_pb2 import QueueReason
 from weir_cli.doctor.evidence import Evidence, split
 from weir_cli.doctor.examination import examine
@@ -105,6 +110,17 @@ def test_a_rise_without_a_known_cause_is_told_as_such() -> None:
     told = examine(_evidence(ttft=2.0))
     assert [finding.cause for finding in told.findings] == ["unknown"]
     assert "first token came after" in told.findings[0].evidence[0]
+
+
+def test_steps_that_wait_for_a_processor_are_told_with_who_takes_it() -> None:
+    def taken(sample: HistorySample) -> None:
+        work = sample.workers[0].work
+        work.decode_time.FromMilliseconds(900)
+        work.processor_wait.FromMilliseconds(500)
+
+    told = examine(_evidence(taken, ttft=2.0))
+    assert [finding.cause for finding in told.findings] == ["device_taken"]
+    assert "waits 25.0 ms for a processor in each step" in told.findings[0].evidence[1]
 
 
 def test_chance_is_no_rise() -> None:
@@ -205,12 +221,16 @@ def _sample(second: int, *, requests: int = 4, ttft: float = 0.1) -> HistorySamp
     )
     flow.ended.add(outcome="ok", count=requests)
     flow.ttft.CopyFrom(_tally([ttft] * requests))
+    flow.prefill_time.CopyFrom(_tally([ttft] * requests))
     sample.pools.add().status.model = "m"
     sample.pools[0].status.live_workers = 1
     worker = sample.workers.add()
     worker.view.state = "ready"
     worker.view.registration.model = "m"
     worker.view.registration.worker_id = "w1"
+    worker.work.MergeFrom(WorkerWork(steps=20, decode_tokens=40))
+    worker.work.decode_time.FromMilliseconds(400)
+    worker.work.processor_wait.FromMilliseconds(0)
     sample.parts.ledger.outbox_most = 1_000
     return sample
 

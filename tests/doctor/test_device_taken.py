@@ -38,6 +38,8 @@ async def others(number: int, processor: int) -> AsyncIterator[None]:
         await asyncio.gather(*(process.wait() for process in running))
 
 
+# It takes a processor from all else that runs there.
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_the_doctor_sees_that_others_take_the_device(
     tmp_path: Path, record_property: Any
