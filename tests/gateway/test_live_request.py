@@ -1,6 +1,8 @@
 """The life of one request under any order of events, played against bare ports."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -367,6 +369,29 @@ class LifeOfARequest(RuleBasedStateMachine):
             error_reason=reason,
             usage=Usage(prompt_tokens=PROMPT_TOKENS, completion_tokens=self.made.get(number, 0)),
         )
+
+
+async def test_one_that_has_ended_is_freed_without_the_collector() -> None:
+    live = LiveRequest(
+        Trail("req_1", CALLER, ManualClock()),
+        prepared(stream=True),
+        scheduler=Ports(),
+        workers=Ports(),
+        clock=ManualClock(),
+        call_later=asyncio.get_running_loop().call_later,
+        deadline_s=60,
+        trace=TraceContext(),
+        bounds=LiveBounds(),
+    )
+    live.on_reserved(Reservation("res", b"r", PROMPT_TOKENS, 1000, [], False))
+    live.stop(cancelled())
+    freed = weakref.ref(live)
+    gc.disable()
+    try:
+        del live
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 TestLifeOfARequest = LifeOfARequest.TestCase

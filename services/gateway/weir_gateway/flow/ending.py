@@ -148,6 +148,18 @@ def deadline_passed(seconds: float) -> StopCause:
     )
 
 
+def no_scheduler(seconds: float) -> StopCause:
+    """Nobody has taken over the queue for so long."""
+    return StopCause(
+        Outcome.OUTCOME_SHED,
+        WeirError(
+            Reason.SCHEDULER_UNAVAILABLE,
+            f"no scheduler could be reached for {seconds:.0f} s",
+            retry_after_s=2.0,
+        ),
+    )
+
+
 def quota_stopped(message: str, violations: Sequence[Violation]) -> StopCause:
     """An extension was refused while the request ran; `violations` by which limits."""
     error = (

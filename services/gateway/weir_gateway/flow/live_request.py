@@ -34,6 +34,7 @@ from weir_gateway.flow.ending import (
     conclude,
     deadline_passed,
     failed,
+    no_scheduler,
     rejected,
     too_slow,
 )
@@ -116,9 +117,6 @@ class LiveRequest:
             clock=clock,
             deadline_us=self._deadline_us,
             trace=trace,
-            patience=self._patience,
-            scheduler_s=bounds.scheduler_s,
-            give_up=self.stop,
         )
         self._deadline = call_later(deadline_s, lambda: self.stop(deadline_passed(deadline_s)))
 
@@ -196,7 +194,7 @@ class LiveRequest:
     def on_scheduler_lost(self) -> None:
         """What waits in the queue waits for another scheduler now, for a while."""
         if self.state is State.QUEUED:
-            self._place.await_scheduler()
+            self._await_scheduler()
 
     def on_scheduler_connected(self) -> None:
         """There is a scheduler (again): it may know nothing of what waits and runs here."""
@@ -281,7 +279,16 @@ class LiveRequest:
     def _enqueue(self) -> None:
         self.state = State.QUEUED
         self.trail.note(Moment.ENQUEUED)
-        self._place.take()
+        self._take_place()
+
+    def _take_place(self) -> None:
+        self._patience.end()
+        if not self._place.take():
+            self._await_scheduler()
+
+    def _await_scheduler(self) -> None:
+        seconds = self._bounds.scheduler_s
+        self._patience.until(seconds, lambda: self.stop(no_scheduler(seconds)))
 
     def _start(self, event: Dispatched) -> None:
         self._patience.end()
@@ -351,14 +358,21 @@ class LiveRequest:
         attempt = self.attempt
         self.facts.preemptions += 1
         self._leave_attempt(Reason.PREEMPTED, abort=True)
-        self._place.take_again(attempt, Reason.PREEMPTED, worker_fault=False)
+        self._take_place_again(attempt, Reason.PREEMPTED, worker_fault=False)
 
     def _try_again(self, reason: Reason, *, worker_fault: bool) -> None:
         attempt = self.attempt
         self._leave_attempt(reason, abort=False)
         if worker_fault:
             self.facts.excluded.add(self.facts.worker_id)
-        self._place.take_again(attempt, reason, worker_fault=worker_fault)
+        self._take_place_again(attempt, reason, worker_fault=worker_fault)
+
+    def _take_place_again(self, left: Attempt, reason: Reason, *, worker_fault: bool) -> None:
+        """Back to the queue from an attempt that is given up."""
+        if self._place.known:
+            self._scheduler.attempt_failed(left, reason, worker_fault=worker_fault)
+        else:
+            self._take_place()
 
     def _lose(self, reason: Reason, message: str) -> None:
         """The end of what has streamed already; its worker may still know the count."""
