@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from weir_core.process.garbage import keep_what_is_there
+from weir_core.process.garbage import collect_seldom, keep_what_is_there
 from weir_core.process.grpc_port import bind
 from weir_core.process.http import HttpServer
 from weir_core.process.parent import ParentWatch
@@ -178,6 +178,7 @@ class ServiceRuntime:
             await bound.server.start()
             await bound.health.start()
         keep_what_is_there()
+        collect_seldom()
         _log.info("ready", **self._announced)
         ready = {"event": "ready", "service": self.name, "pid": os.getpid()} | self._announced
         # One line on stdout: how a supervisor that asked for port 0 learns the ports.
