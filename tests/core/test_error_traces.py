@@ -18,9 +18,10 @@ from weir_core.telemetry import names
 from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind, error_attributes, kind_of
 from weir_core.telemetry.span_catalogue import ATTRIBUTES, SPANS
+from weir_core.telemetry.span_context import traceparent_of
 from weir_core.telemetry.telemetry import setup_telemetry
 from weir_core.telemetry.traceparent import as_sampled, child_of, is_sampled
-from weir_core.telemetry.tracing import Tracing, traceparent_of
+from weir_core.telemetry.tracing import Tracing
 
 
 def unsampled() -> str:

@@ -21,13 +21,8 @@ from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import ServiceAuthInterceptor
 from weir_core.rpc.server import add_reflection
 from weir_core.telemetry.context import bind_request, current_request_id
-from weir_core.telemetry.tracing import (
-    Tracing,
-    context_from,
-    current_traceparent,
-    setup_tracing,
-    traceparent_of,
-)
+from weir_core.telemetry.span_context import context_from, current_traceparent, traceparent_of
+from weir_core.telemetry.tracing import Tracing, setup_tracing
 
 REAL = "weir.worker.v1.WorkerService"
 

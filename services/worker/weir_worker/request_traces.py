@@ -8,14 +8,9 @@ from weir.worker.v1.worker_service_pb2 import GenerationSpec
 from weir_core.errors import Reason
 from weir_core.telemetry import names
 from weir_core.telemetry.error_kind import kind_of
+from weir_core.telemetry.span_context import context_from, unrecorded_span
 from weir_core.telemetry.traceparent import as_sampled
-from weir_core.telemetry.tracing import (
-    Attribute,
-    SpanEvent,
-    Tracing,
-    context_from,
-    unrecorded_span,
-)
+from weir_core.telemetry.tracing import Attribute, SpanEvent, Tracing
 from weir_worker.engine.events import FinishReason, Terminal
 from weir_worker.engine.timeline import Moment, MomentKind
 from weir_worker.running_attempt import RunningAttempt

@@ -31,7 +31,7 @@ from weir_core.clock import Clock
 from weir_core.errors import InvalidField
 from weir_core.ids import check_id
 from weir_core.rpc.deadline import remaining_s
-from weir_core.telemetry.tracing import current_traceparent
+from weir_core.telemetry.span_context import current_traceparent
 from weir_worker.abort_cause import cause_of
 from weir_worker.attempts import Attempts, attempt_of
 from weir_worker.drain import Drain

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pydantic import SecretStr
 
 from weir_core.telemetry.context import current_request_id
-from weir_core.telemetry.tracing import current_traceparent
+from weir_core.telemetry.span_context import current_traceparent
 
 AUTHORIZATION = "authorization"
 TRACEPARENT = "traceparent"

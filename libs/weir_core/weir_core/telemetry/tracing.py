@@ -20,7 +20,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from opentelemetry.trace import (
     Link,
-    NonRecordingSpan,
     Span,
     SpanContext,
     SpanKind,
@@ -28,22 +27,26 @@ from opentelemetry.trace import (
     StatusCode,
     TraceFlags,
 )
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from weir_core.errors.exceptions import WeirError
 from weir_core.telemetry.error_budget import ErrorBudget
-from weir_core.telemetry.error_kind import ErrorKind, error_attributes
+from weir_core.telemetry.error_kind import ErrorKind
 from weir_core.telemetry.linked_ratio import LinkedRatio
 from weir_core.telemetry.recorded_span import SCOPE, RecordedSpan
+from weir_core.telemetry.span_context import (
+    context_from,
+    span_context_of,
+    traceparent_of,
+    unrecorded_span,
+)
 from weir_core.telemetry.span_redaction import SpanGate, hand_down_tenant
 from weir_core.telemetry.span_resource import SpanResource
-from weir_core.telemetry.traceparent import TRACEPARENT, as_sampled, is_sampled
+from weir_core.telemetry.span_status import mark_failed
+from weir_core.telemetry.traceparent import as_sampled, is_sampled
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
 
 
-_W3C = TraceContextTextMapPropagator()
 _EXPORT_TIMEOUT_S = 5
 _EXPORT_DELAY_MS = 1_000
 
@@ -252,7 +255,7 @@ class Tracing:
         """
         if self._gate is None:
             return
-        context, above = _span_context(as_sampled(own)), _span_context(parent)
+        context, above = span_context_of(as_sampled(own)), span_context_of(parent)
         written = ReadableSpan(
             name=name,
             context=context,
@@ -301,69 +304,6 @@ def setup_tracing(
     )
 
 
-def context_from(traceparent: str, tracestate: str = "") -> Context:
-    """The context of a W3C `traceparent`; an empty context when it is empty or malformed."""
-    if not traceparent:
-        return Context()
-    carrier = {"traceparent": traceparent, "tracestate": tracestate}
-    return _W3C.extract(carrier, context=Context())
-
-
-def unrecorded_span(traceparent: str) -> Span | None:
-    """Stands for a span of a trace whose caller decided not to record it.
-
-    None if `traceparent` asks for recording, is malformed, or of a later version.
-    """
-    parts = TRACEPARENT.fullmatch(traceparent)
-    if parts is None or int(parts[3], 16) & TraceFlags.SAMPLED:
-        return None
-    context = SpanContext(int(parts[1], 16), int(parts[2], 16), is_remote=True)
-    return NonRecordingSpan(context) if context.is_valid else None
-
-
-def traceparent_of(span: Span) -> str:
-    """The W3C `traceparent` of a span, or an empty string when it has none."""
-    context = span.get_span_context()
-    if not context.is_valid:
-        return ""
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-
-
-def tracestate_of(span: Span) -> str:
-    """The W3C `tracestate` of a span, which other systems put there; mostly empty."""
-    state = span.get_span_context().trace_state
-    return state.to_header() if state else ""
-
-
-def current_traceparent() -> str:
-    """The `traceparent` of the current span, or an empty string."""
-    return traceparent_of(trace.get_current_span())
-
-
-def make_current(span: Span) -> None:
-    """Makes a span current for the rest of this task.
-
-    For RPC handlers, which end with their task. Never undone on purpose: a token cannot be
-    reset in the other context in which an abandoned generator may be closed.
-    """
-    otel_context.attach(trace.set_span_in_context(span))
-
-
-def mark_failed(span: Span, exc: BaseException) -> None:
-    """Marks a span as failed with the reason or type of `exc`; its message may hold prompt text."""
-    if isinstance(exc, WeirError):
-        mark_refused(span, exc)
-        return
-    span.set_attribute("error.type", type(exc).__name__)
-    span.set_status(Status(StatusCode.ERROR, type(exc).__name__))
-
-
-def mark_refused(span: Span, error: WeirError) -> None:
-    """Marks a span as failed with the reason of an error that was told to whoever asked."""
-    span.set_attributes(error_attributes(error))
-    span.set_status(Status(StatusCode.ERROR, error.reason.value))
-
-
 def _exporting(endpoint: str) -> SpanProcessor:
     exporter = OTLPSpanExporter(
         endpoint=endpoint,
@@ -378,14 +318,10 @@ def _own_context(parent: SpanContext) -> SpanContext:
     return SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state)
 
 
-def _span_context(traceparent: str) -> SpanContext:
-    return trace.get_current_span(context_from(traceparent)).get_span_context()
-
-
 def _links(traceparents: Sequence[str]) -> Sequence[Link]:
     if not traceparents:
         return ()
-    contexts = map(_span_context, traceparents)
+    contexts = map(span_context_of, traceparents)
     return [Link(context) for context in contexts if context.is_valid]
 
 

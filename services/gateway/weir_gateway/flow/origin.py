@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from weir_core.telemetry.tracing import current_traceparent
+from weir_core.telemetry.span_context import current_traceparent
 
 
 @dataclass(frozen=True, slots=True)

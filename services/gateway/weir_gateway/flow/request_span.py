@@ -9,15 +9,14 @@ from weir_core.clock import Clock
 from weir_core.errors import Reason, WeirError
 from weir_core.telemetry import names
 from weir_core.telemetry.error_kind import ErrorKind, error_attributes, kind_of
-from weir_core.telemetry.traceparent import as_sampled
-from weir_core.telemetry.tracing import (
-    Attribute,
-    Tracing,
+from weir_core.telemetry.span_context import (
     context_from,
     make_current,
     traceparent_of,
     tracestate_of,
 )
+from weir_core.telemetry.traceparent import as_sampled
+from weir_core.telemetry.tracing import Attribute, Tracing
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.origin import Origin, current_origin
 from weir_gateway.flow.request_attributes import asked, ended

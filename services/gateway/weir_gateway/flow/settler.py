@@ -12,7 +12,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
 )
 from weir_core.errors import WeirError
 from weir_core.telemetry.context import current_tenant_id
-from weir_core.telemetry.tracing import current_traceparent
+from weir_core.telemetry.span_context import current_traceparent
 from weir_gateway.flow.ending import Ending
 from weir_gateway.flow.messages import settle_message
 from weir_gateway.flow.trail import Moment, Trail

@@ -4,7 +4,8 @@ from opentelemetry.trace import SpanKind
 
 from weir_core.clock import Clock
 from weir_core.telemetry import names
-from weir_core.telemetry.tracing import Attributes, Tracing, context_from
+from weir_core.telemetry.span_context import context_from
+from weir_core.telemetry.tracing import Attributes, Tracing
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.origin import current_origin
 

@@ -20,7 +20,7 @@ from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceS
 from weir_core.errors import Reason, WeirError
 from weir_core.errors.status import from_status
 from weir_core.rpc.framed import FramedOptions, FramedStream
-from weir_core.telemetry.tracing import current_traceparent
+from weir_core.telemetry.span_context import current_traceparent
 
 _MOST_CALLS = 4_096
 

@@ -8,14 +8,10 @@ from opentelemetry.trace import Span
 from weir_core.errors import WeirError
 from weir_core.telemetry import names
 from weir_core.telemetry.error_kind import error_attributes, kind_of
+from weir_core.telemetry.span_context import context_from, unrecorded_span
+from weir_core.telemetry.span_status import mark_refused
 from weir_core.telemetry.traceparent import as_sampled
-from weir_core.telemetry.tracing import (
-    Attribute,
-    Tracing,
-    context_from,
-    mark_refused,
-    unrecorded_span,
-)
+from weir_core.telemetry.tracing import Attribute, Tracing
 from weir_scheduler.dispatch.attempt import Attempt
 from weir_scheduler.dispatch.new_request import NewRequest, Subject, TraceRef
 from weir_scheduler.dispatch.request_record import RequestRecord

@@ -20,15 +20,14 @@ from weir_core.rpc.metadata import REQUEST_ID, TRACEPARENT, TRACESTATE
 from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.error_kind import FAULT_CODES, error_attributes, kind_of_code
-from weir_core.telemetry.traceparent import as_sampled
-from weir_core.telemetry.tracing import (
-    Attribute,
-    Tracing,
+from weir_core.telemetry.span_context import (
     context_from,
     make_current,
     traceparent_of,
     unrecorded_span,
 )
+from weir_core.telemetry.traceparent import as_sampled
+from weir_core.telemetry.tracing import Attribute, Tracing
 
 T = TypeVar("T")
 
