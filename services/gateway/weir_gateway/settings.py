@@ -83,6 +83,17 @@ class GatewaySettings(ServiceSettings):
         "form of database_url and shared by all gateways; unset: database_url, and without it "
         "none of these are kept",
     )
+    state_key: SecretStr | None = Field(
+        None,
+        min_length=32,
+        description="encrypts the secrets of webhooks in the state, 32 characters or more, the "
+        "same at every gateway; unset: a key derived from cluster_token",
+    )
+    state_key_before: SecretStr | None = Field(
+        None,
+        description="the state_key or cluster_token before the present one: reads what it "
+        "encrypted, which is encrypted anew (docs/security.md)",
+    )
     admin_secret: SecretStr | None = Field(
         default_factory=_admin_secret,
         description="secret of AdminService, 32 characters or more; unset: administration is off; "

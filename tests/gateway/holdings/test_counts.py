@@ -32,6 +32,7 @@ from weir_gateway.jobs.store import JobStore
 from weir_gateway.responses.store import ResponseStore, StoredResponse
 from weir_gateway.state.database import StateDatabase
 from weir_gateway.webhooks.outbox import Outbox
+from weir_gateway.webhooks.secret_box import SecretBox
 from weir_gateway.webhooks.secret_store import SecretStore
 
 pytestmark = pytest.mark.asyncio
@@ -174,7 +175,7 @@ async def test_webhooks_that_wait_leave_no_room_and_ended_ones_do(state: StateDa
     dropped: list[int] = []
     outbox = Outbox(
         state,
-        SecretStore(state, clock),
+        SecretStore(state, clock, SecretBox("a" * 32)),
         clock,
         bound_of=lambda _: webhook_bound(KeepPolicy(max_webhooks=4)),
         dropped=dropped.append,

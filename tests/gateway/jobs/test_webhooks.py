@@ -20,6 +20,7 @@ from weir_gateway.webhooks.dispatcher import SCHEDULE_S, Dispatcher, wait_ms
 from weir_gateway.webhooks.endpoint_store import EndpointStore
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.outbox import LARGEST, Outbox
+from weir_gateway.webhooks.secret_box import SecretBox
 from weir_gateway.webhooks.secret_store import SecretStore
 from weir_gateway.webhooks.sender import Sender
 from weir_gateway.webhooks.signature import new_secret
@@ -40,7 +41,7 @@ class Desk:
     def __init__(self, state: StateDatabase, *, private: bool = True, timeout_s: float = 5) -> None:
         self.clock = LateClock()
         self.state = state
-        self.secrets = SecretStore(state, self.clock)
+        self.secrets = SecretStore(state, self.clock, SecretBox("a" * 32))
         self.outbox = Outbox(state, self.secrets, self.clock)
         sender = Sender(Connector(private=private), self.clock, timeout_s=timeout_s)
         metrics = GatewayMetrics(create_registry())
@@ -264,7 +265,8 @@ async def test_urls_without_number_that_are_gone_fill_no_table(
 ) -> None:
     monkeypatch.setattr("weir_gateway.webhooks.outbox.MOST_GONE", 3)
     clock = LateClock()
-    outbox, store = Outbox(state, SecretStore(state, clock), clock), EndpointStore(state)
+    secrets = SecretStore(state, clock, SecretBox("a" * 32))
+    outbox, store = Outbox(state, secrets, clock), EndpointStore(state)
     await store.put("acme", "https://kept.example/")
     for number in range(6):
         clock.added_s += 1
@@ -308,7 +310,7 @@ async def test_old_messages_go_a_part_at_a_time(
 ) -> None:
     monkeypatch.setattr("weir_gateway.webhooks.outbox._REMOVED_AT_ONCE", 4)
     clock = LateClock()
-    outbox = Outbox(state, SecretStore(state, clock), clock)
+    outbox = Outbox(state, SecretStore(state, clock, SecretBox("a" * 32)), clock)
     async with state.writing() as connection:
         for number in range(10):
             url = f"https://{number}.example/"

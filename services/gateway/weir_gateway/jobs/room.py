@@ -33,6 +33,7 @@ from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import State
 from weir_gateway.webhooks.room import WebhookRoom
+from weir_gateway.webhooks.secret_box import SecretBox
 
 _UPKEEP_S = 5.0
 
@@ -123,6 +124,7 @@ class JobRoom:
             clock,
             private=settings.webhooks_to_private_addresses,
             bound_of=policies.webhooks,
+            box=_secret_box(settings),
         )
         self.tell = self.webhooks.outbox.enqueue
         self._upkeep = JobUpkeep(state, self.ends, clock, retention_ms=retention_ms)
@@ -184,3 +186,10 @@ class JobRoom:
             pass
         while await self._upkeep.remove():
             pass
+
+
+def _secret_box(settings: GatewaySettings) -> SecretBox:
+    """Of secrets in the state; what was encrypted before `state_key` was set can be read."""
+    known = (settings.state_key, settings.cluster_token, settings.state_key_before)
+    first, *before = (secret.get_secret_value() for secret in known if secret is not None)
+    return SecretBox(first, before)

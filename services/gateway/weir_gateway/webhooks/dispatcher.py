@@ -11,13 +11,14 @@ from weir_core.telemetry.logs import get_logger
 from weir_gateway.metrics import GatewayMetrics
 from weir_gateway.webhooks.message import Message
 from weir_gateway.webhooks.outbox import Outbox
-from weir_gateway.webhooks.sender import Sender
+from weir_gateway.webhooks.sender import Sender, Sent
 
 _log = get_logger(__name__)
 
 # Waits before the next attempt, seconds, as Standard Webhooks proposes: some three days in all.
 SCHEDULE_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 _GONE = 410
+_UNSIGNED = Sent(0, "its secret cannot be decrypted; see state_key_before")
 _POLL_S = 1.0
 _UPKEEP_S = 60.0
 _STOP_S = 2.0
@@ -93,7 +94,7 @@ class Dispatcher:
 
     async def _deliver(self, message: Message) -> None:
         try:
-            sent = await self._sender.send(message)
+            sent = await self._sender.send(message) if message.secrets else _UNSIGNED
             if sent.taken:
                 self._count("delivered")
                 await self._outbox.delivered(message, sent.status)

@@ -11,7 +11,7 @@ class Message:
         id: the receiver's key to tell repeats; the same in every attempt.
         body: the JSON that is sent and signed.
         attempts: those made, the present one included.
-        secrets: that sign it, the newest first.
+        secrets: that sign it, the newest first; none if they cannot be decrypted.
     """
 
     id: str

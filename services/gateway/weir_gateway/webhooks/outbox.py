@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from weir.directory.v1.directory_pb2 import KeepPolicy
 from weir_core.clock import Clock
+from weir_core.errors import WeirError
 from weir_core.ids import new_id
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.holdings.bounds import BoundOf, Held, Kind, webhook_bound
@@ -137,13 +138,20 @@ class Outbox:
             ids = list((await connection.execute(due)).scalars())
             rows = (await connection.execute(taken.where(messages.c.id.in_(ids)))).all()
             keys = {
-                tenant: await self._secrets.in_force(connection, tenant)
+                tenant: await self._keys_of(connection, tenant)
                 for tenant in {row.tenant_id for row in rows}
             }
         return [
             Message(row.id, row.tenant_id, row.url, row.body, row.attempts, keys[row.tenant_id])
             for row in rows
         ]
+
+    async def _keys_of(self, connection: AsyncConnection, tenant_id: str) -> tuple[str, ...]:
+        """None of a tenant whose secret cannot be decrypted: that holds up nobody else's."""
+        try:
+            return await self._secrets.in_force(connection, tenant_id)
+        except WeirError:
+            return ()
 
     async def delivered(self, message: Message, status: int) -> None:
         """The receiver has it."""

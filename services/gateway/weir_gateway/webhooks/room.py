@@ -5,6 +5,7 @@ from pydantic import SecretStr
 
 from weir.gateway.v1.webhook_service_pb2_grpc import add_WebhookServiceServicer_to_server
 from weir_core.clock import Clock
+from weir_core.repeating import Repeating
 from weir_gateway.admin.secret import AdminGuard
 from weir_gateway.directory.follower import Directory
 from weir_gateway.holdings.bounds import BoundOf
@@ -16,9 +17,12 @@ from weir_gateway.webhooks.dispatcher import Dispatcher
 from weir_gateway.webhooks.endpoint_store import EndpointStore
 from weir_gateway.webhooks.job_events import JobEvents
 from weir_gateway.webhooks.outbox import Outbox
+from weir_gateway.webhooks.secret_box import SecretBox
 from weir_gateway.webhooks.secret_store import SecretStore
 from weir_gateway.webhooks.sender import Sender
 from weir_gateway.webhooks.servicer import WebhookServicer
+
+_SEALED_S = 3_600.0
 
 
 class WebhookRoom:
@@ -31,6 +35,7 @@ class WebhookRoom:
         clock: time.
         private: whether they may go into private networks.
         bound_of: how many of a tenant may wait.
+        box: encrypts their secrets.
 
     Attributes:
         outbox: other rooms queue events there.
@@ -46,8 +51,10 @@ class WebhookRoom:
         *,
         private: bool,
         bound_of: BoundOf,
+        box: SecretBox,
     ) -> None:
-        self.secrets = SecretStore(state, clock)
+        self.secrets = SecretStore(state, clock, box)
+        self._sealing = Repeating("webhook_secrets", self.secrets.seal_anew, _SEALED_S)
         self._endpoints = EndpointStore(state)
         self.outbox = Outbox(
             state,
@@ -78,7 +85,9 @@ class WebhookRoom:
     def start(self) -> None:
         """Begins to deliver."""
         self._dispatcher.start()
+        self._sealing.start()
 
     async def stop(self) -> None:
         """Ends it; before the state is closed."""
+        await self._sealing.stop()
         await self._dispatcher.stop()
