@@ -1,5 +1,6 @@
 """One browser and one stack for all tests of the console."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.console.visit import Visits
 from tests.e2e.deployment import Deployment
 
 CHROMIUM = "chromium"
-PICTURES = Path("build/console")
+PICTURES = "CONSOLE_PICTURES"
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -42,12 +43,13 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def pictures(request: pytest.FixtureRequest) -> Path:
-    """Where pictures of pages are kept for whoever wants to look."""
-    folder = request.config.rootpath / PICTURES
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"pictures of the console: {folder}")
-    return folder
+def pictures() -> Path | None:
+    """Where pictures of pages are kept, if whoever wants to look names a folder."""
+    folder = os.environ.get(PICTURES)
+    if folder is None:
+        return None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
 
 
 @pytest.fixture(scope="package")
