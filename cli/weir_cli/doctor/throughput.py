@@ -3,9 +3,11 @@
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part, positive
 from weir_cli.doctor.finding import Symptom
+from weir_cli.doctor.mix import alike, output_kept
 from weir_cli.doctor.statistics import FEWEST, SURE, mean, median, shift
 from weir_cli.doctor.step_growth import step_growth
 from weir_cli.doctor.tokens_for_each import TokensForEach, from_hits, from_prompts
+from weir_cli.doctor.window import Window
 
 FELL_TO = 0.8
 """Of the former rate: less is within the spread of an hour's load."""
@@ -32,6 +34,8 @@ def _whole(evidence: Evidence) -> str:
     asked = after.in_flight >= DEMAND_STAYED * before.in_flight
     if not asked or after.output_rate > FELL_TO * before.output_rate:
         return ""
+    if output_kept(before, after) > FELL_TO:
+        return ""  # others ask, and are served as before
     return (
         f"output fell from {before.output_rate:.1f} to {after.output_rate:.1f} tokens/s with "
         f"{before.in_flight:.1f} and {after.in_flight:.1f} requests in flight"
@@ -40,17 +44,21 @@ def _whole(evidence: Evidence) -> str:
 
 def _each(evidence: Evidence) -> str:
     before, after = evidence.baseline, evidence.recent
-    old, new = before.values("speed"), after.values("speed")
-    asked = [
-        window.arrival_rate * mean(window.values("output_length")) for window in (before, after)
-    ]
-    more = max(asked[1] / max(1e-9, asked[0]), after.arrival_rate / max(1e-9, before.arrival_rate))
-    if more > DEMAND_GREW or shift(old, new) > -SURE or median(new) > FELL_TO * median(old):
+    old, new = alike(before, after, "speed")
+    more = _asked(after) > DEMAND_GREW * _asked(before) or (
+        after.arrival_rate > DEMAND_GREW * before.arrival_rate
+    )
+    if more or shift(before.values("speed"), new) > -SURE or median(new) > FELL_TO * median(old):
         return ""
     return (
         f"an answer's speed fell from {median(old):.1f} to {median(new):.1f} tokens/s (median) "
         f"at {before.arrival_rate:.2f} and {after.arrival_rate:.2f} requests/s"
     )
+
+
+def _asked(window: Window) -> float:
+    """Output tokens a second that requests ask for."""
+    return window.arrival_rate * mean(window.values("output_length"))
 
 
 def _parts(evidence: Evidence) -> dict[Part, float]:

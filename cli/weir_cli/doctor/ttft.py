@@ -2,10 +2,12 @@
 
 import math
 
+from weir.gateway.v1.history_service_pb2 import Distribution
 from weir_cli.doctor.demand import demand_growth
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part, positive
 from weir_cli.doctor.finding import Symptom
+from weir_cli.doctor.mix import alike
 from weir_cli.doctor.places import narrowing
 from weir_cli.doctor.statistics import FEWEST, SURE, mean, median, quantile, shift
 from weir_cli.doctor.step_growth import step_growth
@@ -29,11 +31,12 @@ _WAITS = {
 
 def ttft_rose(evidence: Evidence) -> Excess | None:
     """The rise, if there is one. Only with `FEWEST` answers in each window."""
-    old, new = evidence.baseline.values("ttft"), evidence.recent.values("ttft")
-    if min(old.count, new.count) < FEWEST or mean(new) - mean(old) < LATER_S:
+    before = evidence.baseline.values("ttft")
+    old, new = alike(evidence.baseline, evidence.recent, "ttft")
+    if min(before.count, new.count) < FEWEST or mean(new) - mean(old) < LATER_S:
         return None
-    later = shift(old, new) >= SURE and median(new) >= LATER * median(old)
-    tail = quantile(new, 0.95) >= TAIL_LATER * quantile(old, 0.95) and _many_above(evidence)
+    later = shift(before, new) >= SURE and median(new) >= LATER * median(old)
+    tail = quantile(new, 0.95) >= TAIL_LATER * quantile(old, 0.95) and _many_above(old, new)
     if not (later or tail):
         return None
     told = (
@@ -52,10 +55,9 @@ def rise_parts(evidence: Evidence) -> dict[Part, float]:
     return positive(parts)
 
 
-def _many_above(evidence: Evidence) -> bool:
+def _many_above(old: Distribution, new: Distribution) -> bool:
     """Many more than one in twenty lie above the former 95th percentile."""
-    bound = quantile(evidence.baseline.values("ttft"), 0.95)
-    new = evidence.recent.values("ttft")
+    bound = quantile(old, 0.95)
     above = sum(
         count
         for bucket, count in zip(new.buckets, new.counts, strict=True)

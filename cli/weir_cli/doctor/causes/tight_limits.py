@@ -7,7 +7,7 @@ from weir_cli.doctor.cause import percent
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.excess import Excess, Part
 from weir_cli.doctor.finding import Finding
-from weir_cli.doctor.places import Lowered, lowered
+from weir_cli.doctor.places import Lowered, left, lowered
 from weir_cli.doctor.waiting import Blocked
 
 WAIT = 0.5
@@ -44,7 +44,9 @@ class TightLimits:
         bound = _fallen(fell) if fell is not None else _binding(evidence)
         own = evidence.recent.work.own_share
         idle = own is None or own < IDLE
-        if bound is None or not (fell is not None or idle):
+        # Bounds of the workers that are left bind because the others are gone.
+        mine = idle and not left(evidence.baseline, evidence.recent)
+        if bound is None or not (fell is not None or mine):
             return None
         share = excess.share(*_parts(bound.name))
         if fell is None:
