@@ -137,7 +137,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_EMBEDDINGS_NOT_OFFERED: _ErrorReason.ValueType  # 55
     """No worker of the model makes embeddings."""
     ERROR_REASON_STORAGE_EXCEEDED: _ErrorReason.ValueType  # 56
-    """The tenant keeps as many files, or as many bytes in them, as it may."""
+    """The tenant keeps as many files, responses, idempotency keys or the like, or as many bytes in
+    them, as it may.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Machine-readable cause of a refusal or failure: the `reason` of google.rpc.ErrorInfo
@@ -259,5 +261,7 @@ ERROR_REASON_ENQUEUED_TOKENS_EXCEEDED: ErrorReason.ValueType  # 54
 ERROR_REASON_EMBEDDINGS_NOT_OFFERED: ErrorReason.ValueType  # 55
 """No worker of the model makes embeddings."""
 ERROR_REASON_STORAGE_EXCEEDED: ErrorReason.ValueType  # 56
-"""The tenant keeps as many files, or as many bytes in them, as it may."""
+"""The tenant keeps as many files, responses, idempotency keys or the like, or as many bytes in
+them, as it may.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
