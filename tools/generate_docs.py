@@ -1,12 +1,10 @@
 """Fills the generated parts of docs/ (what `make proto` runs): error table, settings tables,
-commands, HTTP
-routes, gRPC messages, decisions.
+commands, HTTP routes, gRPC messages, decisions.
 
 A generated part stands between `<!-- begin generated: NAME -->` and `<!-- end generated -->`;
 the rest of a page is written by hand. `--check` changes nothing and fails if a page is behind.
 """
 
-import argparse
 import inspect
 import re
 import sys
@@ -19,6 +17,7 @@ from typing import Any, get_args
 from command_line import command_line
 from decision_list import decision_list
 from directory_fields import policy_fields, pool_fields
+from generated_files import write_or_check
 from messages import PACKAGES, messages
 from metrics_reference import SERVICES as MEASURED
 from metrics_reference import metrics_table
@@ -182,22 +181,11 @@ def _reason_comments() -> dict[str, str]:
 
 
 def main() -> int:
-    """Writes the pages, or with `--check` says which are behind; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    check = parser.parse_args().check
-    behind = []
-    for path, parts in pages().items():
-        text = path.read_text(encoding="utf-8")
-        made = filled(text, parts)
-        if made != text:
-            behind.append(str(path.relative_to(ROOT)))
-            if not check:
-                path.write_text(made, encoding="utf-8")
-    if check and behind:
-        sys.stderr.write(f"behind, run `make proto`: {', '.join(behind)}\n")
-        return 1
-    return 0
+    """See the module; returns the exit status."""
+    made = {
+        path: filled(path.read_text(encoding="utf-8"), parts) for path, parts in pages().items()
+    }
+    return write_or_check(made, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import yaml
 
+from bench.child_process import end_process
 from bench.gateway.target import Target
 from bench.gateway.upstream import MODEL, TOKENS
 from bench.peers.home import environment, is_installed
@@ -108,14 +109,7 @@ async def _process(
     try:
         yield
     finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(_STOP_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        await end_process(process, _STOP_S)
 
 
 async def _wait_answer(target: Target) -> None:

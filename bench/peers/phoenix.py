@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 
+from bench.child_process import end_process
 from bench.peers.home import environment, is_installed
 from bench.peers.peer_process import PeerFailed
 
@@ -58,7 +59,7 @@ async def phoenix(folder: Path) -> AsyncIterator[Phoenix]:
         await _wait_ready(process, found, folder / "phoenix.log")
         yield found
     finally:
-        await _end(process)
+        await end_process(process, _STOP_S)
 
 
 async def _wait_ready(process: asyncio.subprocess.Process, found: Phoenix, log: Path) -> None:
@@ -75,18 +76,6 @@ async def _wait_ready(process: asyncio.subprocess.Process, found: Phoenix, log: 
         raise PeerFailed(f"phoenix did not answer within {_START_S:.0f} s") from None
     last = (log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
     raise PeerFailed(f"phoenix ended: {last[:300]}")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 def _free_port() -> int:
