@@ -36,6 +36,9 @@ class EventStream(Response):
         finally:
             await end_task(leaving)
             await end_task(writing)
+        fault = None if writing.cancelled() else writing.exception()
+        if fault is not None and not isinstance(fault, TimeoutError):
+            raise fault
 
     async def _write(self, send: Send) -> None:
         async with aclosing(self._events) as events:
