@@ -3,17 +3,22 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 import pytest_asyncio
 
 from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway
 from tests.gateway.tool_site import CALL, WEATHER, prompt_of, tool_gateway
+from tests.late import late_import
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir_core.errors import LimitExceeded, Reason, Violation, WeirError
+
+if TYPE_CHECKING:
+    import anthropic
+else:
+    anthropic = late_import("anthropic")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STOP = FinishReason.FINISH_REASON_STOP
@@ -35,7 +40,7 @@ async def gateway(site: Gateway) -> AsyncIterator[Gateway]:
     await site.at_rest()
 
 
-def client_of(gateway: Gateway, **options: Any) -> anthropic.AsyncAnthropic:
+def client_of(gateway: Gateway, **options: Any) -> "anthropic.AsyncAnthropic":
     defaults: dict[str, Any] = {"api_key": gateway.key.secret, "max_retries": 0, "timeout": 20.0}
     base_url = f"http://{gateway.app.http_address}"
     return anthropic.AsyncAnthropic(base_url=base_url, **(defaults | options))
