@@ -30,7 +30,9 @@ from weir_gateway.console.pace import Pace
 from weir_gateway.console.playground import Playground
 from weir_gateway.console.queue_pages import QueuePages
 from weir_gateway.console.request_pages import RequestPages
+from weir_gateway.console.session_seal import SessionSeal
 from weir_gateway.console.session_store import SessionStore
+from weir_gateway.console.shared_sessions import SharedSessions
 from weir_gateway.console.slo_pages import SloPages
 from weir_gateway.console.sources import Sources
 from weir_gateway.console.standing import Standing
@@ -46,6 +48,7 @@ from weir_gateway.links.ledger_reader import LedgerReader
 from weir_gateway.links.limiter_channel import open_limiter_channel
 from weir_gateway.links.scheduler_reader import SchedulerReader
 from weir_gateway.settings import GatewaySettings
+from weir_gateway.state.state import open_state
 
 
 class Console:
@@ -94,7 +97,17 @@ class Console:
             most_s=mine.session_s,
             most=mine.max_sessions,
         )
-        gate = Gate(self.sessions, Origins(mine.public_url), Pace(clock))
+        self._own_state = None if edge is not None else open_state(_state_url(settings))
+        state = edge.state if edge is not None else self._own_state
+        assert state is not None
+        shared = SharedSessions(
+            self.sessions,
+            state,
+            clock,
+            idle_s=mine.idle_s,
+            seal=SessionSeal(token, settings.admin_secret, mine),
+        )
+        gate = Gate(self.sessions, shared, Origins(mine.public_url), Pace(clock))
         audit = Audit(control.source if isinstance(control.source, SqlDirectory) else None)
         throttle = LoginThrottle(clock, mine.login_failures)
         login = Login(
@@ -113,7 +126,7 @@ class Console:
         desk = edge.insight.desk if edge is not None else None
         overview = Overview(sources, keeper, self._far_look)
         ticks = by_time if keeper is None else cast("Ticks", keeper.watch)
-        self.live = Live(overview.of, ticks, self.sessions)
+        self.live = Live(overview.of, ticks, self.sessions, shared.look)
         pages = (
             OverviewPages(sources, overview, self.live),
             TenantPages(sources, edge.records if edge is not None else None),
@@ -142,6 +155,8 @@ class Console:
             await self._oidc.close()
         await self._limiter_channel.close()
         await self._schedulers.close()
+        if self._own_state is not None:
+            await self._own_state.close()
 
     async def _far_look(self) -> FarLook:
         reader = FarReader(
@@ -152,6 +167,10 @@ class Console:
             follows=True,
         )
         return await reader.look()
+
+
+def _state_url(settings: GatewaySettings) -> SecretStr | None:
+    return settings.state_url or settings.database_url
 
 
 def _schedulers(

@@ -15,6 +15,7 @@ from weir_core.telemetry.context import bind_request
 from weir_gateway.console.origin import Origins
 from weir_gateway.console.pace import Pace
 from weir_gateway.console.session_store import Session, SessionStore
+from weir_gateway.console.shared_sessions import SharedSessions
 from weir_gateway.console.visit import Visit
 
 CSRF = "x-weir-csrf"
@@ -28,11 +29,14 @@ class Gate:
     """Lets calls through to handlers.
 
     Args:
-        sessions, origins, pace: see there.
+        sessions, shared, origins, pace: see there.
     """
 
-    def __init__(self, sessions: SessionStore, origins: Origins, pace: Pace) -> None:
+    def __init__(
+        self, sessions: SessionStore, shared: SharedSessions, origins: Origins, pace: Pace
+    ) -> None:
         self.sessions = sessions
+        self.shared = shared
         self.origins = origins
         self._pace = pace
 
@@ -44,13 +48,15 @@ class Gate:
         """A route that changes something."""
         return self._route(path, "POST", handler, admin=admin)
 
-    def enter(self, request: Request, *, changes: bool) -> Session:
+    async def enter(self, request: Request, *, changes: bool) -> Session:
         """The session of a call.
 
         Raises:
             WeirError: there is none, or what a change must show is missing.
         """
-        session = self.sessions.find(self.cookie(request))
+        cookie = self.cookie(request)
+        await self.shared.recall(cookie)
+        session = self.sessions.find(cookie)
         if changes:
             self.check_change(request, session)
         self._pace.take(session.identity.tenant_id)
@@ -73,14 +79,14 @@ class Gate:
         return request.cookies.get(self.cookie_name(request), "")
 
     def cookie_name(self, request: Request) -> str:
-        """By port: cookies of one host are shared by all its ports."""
-        port = (request.scope.get("server") or ("", 0))[1]
+        """By port, as browsers see it: cookies of one host are shared by all its ports."""
+        port = self.origins.port or (request.scope.get("server") or ("", 0))[1]
         prefix = "__Secure-" if self.origins.is_secure(request) else ""
         return f"{prefix}weir_console_{port}"
 
     def _route(self, path: str, method: str, handler: Handler, *, admin: bool) -> Route:
         async def serve(request: Request) -> Response:
-            visit = Visit(request, self.enter(request, changes=method != "GET"))
+            visit = Visit(request, await self.enter(request, changes=method != "GET"))
             if admin:
                 visit.who.require_admin()
             async with deadline():

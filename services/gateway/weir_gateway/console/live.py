@@ -63,6 +63,7 @@ class Live:
         overview: makes the overview of a tenant, or of everybody.
         ticks: yields when something may have changed, so many seconds apart.
         sessions: whose sessions must live.
+        look: ends a session that another gateway has ended.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class Live:
         overview: Callable[[str], Awaitable[dict[str, Any]]],
         ticks: Ticks,
         sessions: SessionStore,
+        look: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
         self._overview = overview
         self._ticks = ticks
         self._sessions = sessions
+        self._look = look
         self._feeds: dict[str, _Feed] = {}
         self._stopped = False
 
@@ -141,6 +144,8 @@ class Live:
                     await viewer.news.wait()
             viewer.news.clear()
             try:
+                if self._look is not None:
+                    await self._look(viewer.session)
                 self._sessions.check(viewer.session)
             except WeirError as error:
                 yield event_bytes("end", orjson.dumps({"message": error.message}))

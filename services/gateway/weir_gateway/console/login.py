@@ -68,6 +68,7 @@ class Login:
     async def open(self, request: Request, who: Identity, response: Response) -> Session:
         """Begins a session and lets `response` set its cookie. Raises WeirError."""
         cookie, session = self._gate.sessions.open(who)
+        await self._gate.shared.opened(session)
         response.set_cookie(
             self._gate.cookie_name(request),
             cookie,
@@ -141,6 +142,7 @@ class Login:
 
     async def _sign_out(self, visit: Visit) -> Response:
         self._gate.sessions.end(visit.session)
+        await self._gate.shared.tell_ended()
         response = Response(status_code=204)
         response.delete_cookie(
             self._gate.cookie_name(visit.request),

@@ -19,6 +19,9 @@ class Origins:
     def __init__(self, public_url: str) -> None:
         parts = urlsplit(public_url)
         self._public = f"{parts.scheme}://{parts.netloc}".lower() if public_url else ""
+        known = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
+        self.port = known if public_url else 0
+        """Of the public URL; 0 without one."""
 
     def is_secure(self, request: HTTPConnection) -> bool:
         """Whether the browser speaks TLS, here or with a proxy that is known of."""

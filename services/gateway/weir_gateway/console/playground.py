@@ -97,7 +97,7 @@ class _Chat:
         self._playground = playground
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        session = self._gate.enter(Request(scope), changes=True)
+        session = await self._gate.enter(Request(scope), changes=True)
         caller = self._playground.caller(session.identity)
         await self._playground.edge.chat_of(caller)(scope, receive, send)
 

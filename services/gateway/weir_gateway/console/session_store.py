@@ -26,6 +26,8 @@ class Session:
         used_us, ends_us: of the monotonic clock: last call, and the end in any case.
         expire_ms: that end, Unix milliseconds.
         streams: event streams that are open.
+        shared: the other gateways know it.
+        seen_us, told_us: when this one last looked for it there, and told of a call.
     """
 
     name: str
@@ -35,6 +37,9 @@ class Session:
     ends_us: int
     expire_ms: int
     streams: int = 0
+    shared: bool = False
+    seen_us: int = 0
+    told_us: int = 0
 
 
 class SessionStore:
@@ -46,6 +51,9 @@ class SessionStore:
         idle_s: without calls.
         most_s: in any case.
         most: sessions at once.
+
+    Attributes:
+        ended: names of shared sessions that were ended here, until that is told.
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class SessionStore:
         self._most_us = round(most_s * 1e6)
         self._most = most
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self.ended: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -73,10 +82,35 @@ class SessionStore:
         Raises:
             WeirError: OVERLOADED when there are too many of others.
         """
+        cookie = secrets.token_urlsafe(_ID_BYTES)
+        return cookie, self._begin(cookie, identity, self._most_us)
+
+    def adopt(self, cookie: str, identity: Identity, ends_ms: int, idle_us: int) -> Session | None:
+        """Takes over a session of another gateway; None if it was ended here, or does not fit."""
+        if _digest(cookie) in self.ended:
+            return None
+        left_us = ends_ms * 1_000 - self._clock.now_us()
+        try:
+            session = self._begin(cookie, identity, min(left_us, self._most_us))
+        except WeirError:
+            return None
+        session.shared = True
+        session.used_us -= idle_us
+        return session
+
+    def known(self, cookie: str) -> Session | None:
+        """The session of a cookie as far as it is known here; it may be over."""
+        return self._sessions.get(_digest(cookie))
+
+    def name_of(self, cookie: str) -> str:
+        """What the server calls the session of a cookie."""
+        return _digest(cookie)
+
+    def _begin(self, cookie: str, identity: Identity, left_us: int) -> Session:
         self._drop_ended()
-        own = [one.name for one in self._sessions.values() if one.identity == identity]
-        for name in own[: max(0, len(own) - _MOST_EACH + 1)]:
-            del self._sessions[name]
+        own = [one for one in self._sessions.values() if one.identity == identity]
+        for session in own[: max(0, len(own) - _MOST_EACH + 1)]:
+            self.end(session)
         if len(self._sessions) >= self._most and not self._make_room(identity):
             raise WeirError(
                 Reason.OVERLOADED,
@@ -84,17 +118,18 @@ class SessionStore:
                 "console.max_sessions",
                 retry_after_s=60,
             )
-        cookie, now_us = secrets.token_urlsafe(_ID_BYTES), self._clock.monotonic_us()
+        now_us = self._clock.monotonic_us()
         session = Session(
             name=_digest(cookie),
             identity=identity,
-            csrf=secrets.token_urlsafe(_ID_BYTES),
+            # Of the cookie: any gateway knows it, and no database.
+            csrf=_digest(f"csrf:{cookie}"),
             used_us=now_us,
-            ends_us=now_us + self._most_us,
-            expire_ms=(self._clock.now_us() + self._most_us) // 1_000,
+            ends_us=now_us + left_us,
+            expire_ms=(self._clock.now_us() + left_us) // 1_000,
         )
         self._sessions[session.name] = session
-        return cookie, session
+        return session
 
     def find(self, cookie: str) -> Session:
         """The session of a cookie; this is a call of it.
@@ -129,7 +164,8 @@ class SessionStore:
 
     def end(self, session: Session) -> None:
         """Ends one. Idempotent."""
-        self._sessions.pop(session.name, None)
+        if self._sessions.pop(session.name, None) is not None and session.shared:
+            self.ended.add(session.name)
 
     def _make_room(self, identity: Identity) -> bool:
         """Ends the oldest session of the tenant that has most, if that is fair.

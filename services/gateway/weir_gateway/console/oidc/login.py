@@ -107,12 +107,13 @@ class OidcLogin:
         self._standing.check(who)
         # A page of ours, and not a redirect: what follows one from another site would not carry
         # the new cookie, which is Strict.
-        page = escape(attempt.page, quote=True)
+        to = _page(attempt.page)
+        page = escape(to, quote=True)
         response = Response(
             f'<!doctype html><meta charset="utf-8"><title>Signed in</title>'
             f'<a href="{page}">Go on to the console</a>',
             media_type="text/html",
-            headers={"refresh": f"0; url={attempt.page}"},
+            headers={"refresh": f"0; url={to}"},
         )
         await self._login.open(request, who, response)
         response.delete_cookie(self._cookie(request), path=_PATH)
