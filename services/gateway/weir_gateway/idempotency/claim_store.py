@@ -72,7 +72,7 @@ class ClaimStore:
                 as many keys as it may.
         """
         claim = Claim(new_id("idem", self._clock))
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         values = {
             "claim_id": claim.id,
             "fingerprint": key.fingerprint,
@@ -104,7 +104,7 @@ class ClaimStore:
 
     async def renew(self, claims: Sequence[Claim]) -> None:
         """Puts off the end of the leases of requests that still run."""
-        lease_ms = self._now_ms() + self._lease_ms
+        lease_ms = self._clock.now_ms() + self._lease_ms
         for at in range(0, len(claims), _PIECE):
             ids = [claim.id for claim in claims[at : at + _PIECE]]
             statement = update(_keys).where(_c.claim_id.in_(ids), _c.state == RUNNING)
@@ -137,7 +137,7 @@ class ClaimStore:
 
     async def remove_expired(self) -> bool:
         """Removes some of what has expired; whether there may be more."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         ended = or_(_c.state != RUNNING, _c.lease_ms <= now_ms)
         old = select(_c.claim_id).where(_c.expires_ms <= now_ms, ended).limit(_PIECE)
         async with self._state.writing() as connection:
@@ -177,9 +177,6 @@ class ClaimStore:
             await connection.execute(update(_keys).where(_c.claim_id.in_(ids)).values(**emptied))
             await self._counts.add(connection, tenant_id, Held(size=-freed))
             over -= freed
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000
 
 
 async def _is_kept(connection: AsyncConnection, claim: Claim) -> bool:

@@ -78,7 +78,7 @@ class Background:
         """
         self._reception.check_rate(caller)
         prepared = await self._preparer.prepare(caller, in_background(request.request))
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         response = begun(request, prepared, created_s=now_ms // 1_000, status="queued")
         job_id = job_id_of(request.id)
         job = Job(

@@ -84,7 +84,7 @@ class Keeper:
             tenant_id, request, response: whose, of what, and as it is now.
             ends_ms: when it has ended at the latest; 0: it has.
         """
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         return StoredResponse(
             tenant_id=tenant_id,
             id=request.id,

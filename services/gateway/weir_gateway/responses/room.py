@@ -114,5 +114,5 @@ class ResponseRoom:
         await self._sweep.stop()
 
     async def _remove_expired(self) -> None:
-        while await self._store.remove_expired(self._clock.now_us() // 1_000):
+        while await self._store.remove_expired(self._clock.now_ms()):
             pass

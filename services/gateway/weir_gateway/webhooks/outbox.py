@@ -112,7 +112,7 @@ class Outbox:
             most: of all tenants together.
             busy: tenants whose messages wait.
         """
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         is_due = and_(messages.c.due_ms.between(1, now_ms), messages.c.tenant_id.not_in(list(busy)))
         if not await self._any(is_due):
             return []
@@ -156,17 +156,17 @@ class Outbox:
     async def delivered(self, message: Message, status: int) -> None:
         """The receiver has it."""
         await self._write(
-            message, {**_ENDED, "delivered_ms": self._now_ms(), "last_status": status}
+            message, {**_ENDED, "delivered_ms": self._clock.now_ms(), "last_status": status}
         )
 
     async def failed(self, message: Message, status: int, error: str, again_ms: int | None) -> None:
         """It was not taken; `again_ms` from now it is due again, None: it is given up."""
-        after = _ENDED if again_ms is None else {"due_ms": self._now_ms() + again_ms}
+        after = _ENDED if again_ms is None else {"due_ms": self._clock.now_ms() + again_ms}
         await self._write(message, {**after, "last_status": status, "last_error": error})
 
     async def gone(self, message: Message) -> None:
         """The receiver wants no more: its URL is disabled, and what waits for it is given up."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         row = {
             "tenant_id": message.tenant_id,
             "url": message.url,
@@ -209,7 +209,7 @@ class Outbox:
 
         Some at once, so that no writer waits long for it.
         """
-        old = select(messages.c.id).where(messages.c.expires_ms <= self._now_ms())
+        old = select(messages.c.id).where(messages.c.expires_ms <= self._clock.now_ms())
         removed = 0
         while True:
             async with self._state.reading() as connection:
@@ -270,7 +270,7 @@ class Outbox:
             )
 
     def _row(self, tenant_id: str, event: str, data: Mapping[str, Any], url: str) -> dict[str, Any]:
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         message_id = new_id("evt", self._clock)
         body = orjson.dumps(
             {
@@ -298,6 +298,3 @@ class Outbox:
             "expires_ms": now_ms + _ALL_TRIES_MS + _KEPT_MS,
             "body": body,
         }
-
-    def _now_ms(self) -> int:
-        return self._clock.now_us() // 1_000

@@ -53,7 +53,7 @@ class SecretStore:
 
     async def rotate(self, tenant_id: str, overlap_ms: int) -> Secrets:
         """A new secret; the present one signs, too, for `overlap_ms`. Raises WeirError."""
-        now_ms = self._clock.now_us() // 1_000
+        now_ms = self._clock.now_ms()
         async with self._state.writing() as connection:
             await self.ensure(connection, tenant_id)
             old = await self._read(connection, tenant_id)
@@ -75,14 +75,14 @@ class SecretStore:
             "secret": self._box.seal(tenant_id, new_secret()),
             "previous": "",
             "previous_until_ms": 0,
-            "changed_ms": self._clock.now_us() // 1_000,
+            "changed_ms": self._clock.now_ms(),
         }
         await connection.execute(self._state.insert(secrets).values(row).on_conflict_do_nothing())
 
     async def in_force(self, connection: AsyncConnection, tenant_id: str) -> tuple[str, ...]:
         """What signs now, the newest first. Raises WeirError: it cannot be decrypted."""
         found = await self._read(connection, tenant_id)
-        if found.previous and found.previous_until_ms > self._clock.now_us() // 1_000:
+        if found.previous and found.previous_until_ms > self._clock.now_ms():
             return (found.secret, found.previous)
         return (found.secret,)
 
