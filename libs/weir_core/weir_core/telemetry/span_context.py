@@ -21,6 +21,11 @@ def context_from(traceparent: str, tracestate: str = "") -> Context:
 
 def span_context_of(traceparent: str) -> SpanContext:
     """The context that a `traceparent` names; an invalid one when it names none."""
+    parts = TRACEPARENT.fullmatch(traceparent)
+    if parts is not None:
+        flags = TraceFlags(int(parts[3], 16))
+        return SpanContext(int(parts[1], 16), int(parts[2], 16), is_remote=True, trace_flags=flags)
+    # Malformed, or of a later version.
     return trace.get_current_span(context_from(traceparent)).get_span_context()
 
 
