@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from weir.directory.v1.directory_pb2 import Policy, Truncation
+from weir.directory.v1.directory_pb2 import TRUNCATION_HEAD, Policy
 
 _FLOOR = 16
 
@@ -36,10 +36,10 @@ class Rules:
             cheaper_sampling="cheaper_sampling" in allowed,
             floor=bounds.min_new_tokens or _FLOOR,
             max_wait_s=bounds.max_wait_ms / 1_000 if bounds.max_wait_ms else None,
-            truncates=bounds.truncate == Truncation.TRUNCATION_HEAD,
+            truncates=bounds.truncate == TRUNCATION_HEAD,
         )
 
 
 def may_degrade(policy: Policy) -> bool:
     """Whether a policy allows anything at all."""
-    return bool(policy.degradations) or policy.degradation.truncate == Truncation.TRUNCATION_HEAD
+    return bool(policy.degradations) or policy.degradation.truncate == TRUNCATION_HEAD

@@ -12,6 +12,9 @@ from weir_gateway.flow.account import usage_of
 from weir_gateway.flow.request_facts import RequestFacts
 from weir_gateway.flow.wire_reason import from_wire
 
+_OK = Outcome.OUTCOME_OK
+_COMPLETE = (FinishReason.FINISH_REASON_STOP, FinishReason.FINISH_REASON_LENGTH)
+
 
 @dataclass(frozen=True, slots=True)
 class StopCause:
@@ -53,9 +56,9 @@ class Ending:
         told = list(self.terminal.choices) if self.terminal is not None else []
         if len(told) != choices:
             return [self.finish_reason] * choices
-        own = (FinishReason.FINISH_REASON_STOP, FinishReason.FINISH_REASON_LENGTH)
         return [
-            end.finish_reason if end.finish_reason in own else self.finish_reason for end in told
+            end.finish_reason if end.finish_reason in _COMPLETE else self.finish_reason
+            for end in told
         ]
 
     @property
@@ -78,7 +81,7 @@ def conclude(
     else:
         reason = _finish_reason(stop)
     return Ending(
-        outcome=stop.outcome if stop else Outcome.OUTCOME_OK,
+        outcome=stop.outcome if stop else _OK,
         finish_reason=reason,
         usage=usage,
         quality=quality,
@@ -194,10 +197,7 @@ def failed(reason: Reason, message: str, field: str | None = None) -> StopCause:
 
 def _answered_after_all(terminal: TerminalRecord, stop: StopCause | None) -> bool:
     """The answer was complete before the stop took effect, and somebody reads it."""
-    if terminal.finish_reason not in (
-        FinishReason.FINISH_REASON_STOP,
-        FinishReason.FINISH_REASON_LENGTH,
-    ):
+    if terminal.finish_reason not in _COMPLETE:
         return False
     return stop is None or stop.outcome in (
         Outcome.OUTCOME_QUOTA_STOPPED,

@@ -3,7 +3,7 @@
 from enum import Enum, auto
 
 from weir.common.v1.lifecycle_pb2 import TerminalRecord
-from weir.common.v1.sampling_pb2 import FinishReason
+from weir.common.v1.sampling_pb2 import FINISH_REASON_LENGTH, FINISH_REASON_STOP
 from weir_core.errors import Reason
 from weir_gateway.flow.wire_reason import from_wire
 
@@ -30,10 +30,7 @@ class Verdict(Enum):
 
 def judge(record: TerminalRecord, *, streamed: bool) -> Verdict:
     """Answered, to be tried on another worker, or failed for good."""
-    if record.finish_reason in (
-        FinishReason.FINISH_REASON_STOP,
-        FinishReason.FINISH_REASON_LENGTH,
-    ):
+    if record.finish_reason in (FINISH_REASON_STOP, FINISH_REASON_LENGTH):
         return Verdict.ANSWERED
     if streamed or from_wire(record.error_reason) in _FINAL:
         return Verdict.FAILED

@@ -1,7 +1,12 @@
 """Puts together what was resolved of a request."""
 
 from weir.common.v1.sampling_pb2 import SamplingParams
-from weir.common.v1.subject_pb2 import DeliveryMode, RequestClass, Subject
+from weir.common.v1.subject_pb2 import (
+    DELIVERY_MODE_NON_STREAM,
+    DELIVERY_MODE_STREAM,
+    REQUEST_CLASS_INTERACTIVE,
+    Subject,
+)
 from weir.directory.v1.directory_pb2 import Model, ModelVersion
 from weir_core.directory import Parameters
 from weir_gateway.caller.caller import Caller
@@ -42,12 +47,8 @@ def assembled(
         max_context_tokens=model.max_context_tokens,
         sampling=_sampling(request, parameters),
         parameters=parameters,
-        mode=(
-            DeliveryMode.DELIVERY_MODE_STREAM
-            if request.stream
-            else DeliveryMode.DELIVERY_MODE_NON_STREAM
-        ),
-        request_class=request.request_class or RequestClass.REQUEST_CLASS_INTERACTIVE,
+        mode=DELIVERY_MODE_STREAM if request.stream else DELIVERY_MODE_NON_STREAM,
+        request_class=request.request_class or REQUEST_CLASS_INTERACTIVE,
         latency_sla=request.latency_sla,
         priority=min(request.priority, caller.policy.max_priority),
         operation=request.operation,

@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 
 from weir.common.v1.sampling_pb2 import SamplingParams
-from weir.common.v1.subject_pb2 import DeliveryMode, LatencySla, RequestClass, Subject
+from weir.common.v1.subject_pb2 import (
+    DELIVERY_MODE_STREAM,
+    DeliveryMode,
+    LatencySla,
+    RequestClass,
+    Subject,
+)
 from weir_core.directory import Parameters
 from weir_core.token_bytes import TokenBytes
 from weir_gateway.caller.caller import Caller
@@ -101,4 +107,4 @@ class PreparedRequest:
     @property
     def streams(self) -> bool:
         """Whether the client reads the answer as it is made."""
-        return self.mode == DeliveryMode.DELIVERY_MODE_STREAM
+        return self.mode == DELIVERY_MODE_STREAM

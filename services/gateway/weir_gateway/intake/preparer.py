@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from weir.directory.v1.directory_pb2 import Model, ModelVersion, VersionFallback
+from weir.directory.v1.directory_pb2 import VERSION_FALLBACK_NONE, Model, ModelVersion
 from weir_core.directory import DirectoryIndex, Parameters
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.errors.refusal import over_context
@@ -152,7 +152,7 @@ class Preparer:
         self, model: Model, text: ModelText, versions: Sequence[ModelVersion]
     ) -> tuple[str, ...]:
         """Versions that would have made the same prompt of the request."""
-        if model.version_fallback == VersionFallback.VERSION_FALLBACK_NONE:
+        if model.version_fallback == VERSION_FALLBACK_NONE:
             return ()
         others = [(version.version, self._texts.loaded(version.folder)) for version in versions]
         return tuple(name for name, other in others if other and other.writes_like(text))

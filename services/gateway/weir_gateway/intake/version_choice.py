@@ -4,7 +4,12 @@ import hashlib
 import math
 import secrets
 
-from weir.directory.v1.directory_pb2 import Model, ModelVersion, VersionStickiness
+from weir.directory.v1.directory_pb2 import (
+    VERSION_STICKINESS_NONE,
+    VERSION_STICKINESS_SESSION,
+    Model,
+    ModelVersion,
+)
 
 
 def sticky_key(model: Model, tenant_id: str, session_id: str) -> str:
@@ -16,9 +21,9 @@ def sticky_key(model: Model, tenant_id: str, session_id: str) -> str:
         session_id: session or conversation within the tenant; empty for none.
     """
     stickiness = model.version_stickiness
-    if stickiness == VersionStickiness.VERSION_STICKINESS_NONE:
+    if stickiness == VERSION_STICKINESS_NONE:
         return secrets.token_hex(16)
-    if stickiness == VersionStickiness.VERSION_STICKINESS_SESSION:
+    if stickiness == VERSION_STICKINESS_SESSION:
         return f"{tenant_id}\0{session_id or secrets.token_hex(16)}"
     return tenant_id
 

@@ -7,11 +7,11 @@ from typing import Any
 import grpc
 
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import (
+    LIMITER_MODE_DEGRADED,
     ExtendRequest,
     ExtendResponse,
     Extension,
     ExtensionResult,
-    LimiterMode,
     RefundRequest,
     ReserveRequest,
     ReserveResponse,
@@ -92,7 +92,7 @@ class Limiter:
             if error.reason is not Reason.LIMITER_UNAVAILABLE:
                 raise
             response = await self._reserve_again(request, error)
-        self.degraded = response.limiter_mode == LimiterMode.LIMITER_MODE_DEGRADED
+        self.degraded = response.limiter_mode == LIMITER_MODE_DEGRADED
         return Reservation(
             id=response.reservation_id,
             record=response.record,

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weir.common.v1.subject_pb2 import LatencySla, RequestClass
+from weir.common.v1.subject_pb2 import (
+    LATENCY_SLA_LOW,
+    LATENCY_SLA_NORMAL,
+    LATENCY_SLA_THROUGHPUT,
+    REQUEST_CLASS_BATCH,
+    REQUEST_CLASS_INTERACTIVE,
+)
 from weir_core.errors import InvalidField
 from weir_gateway.intake.checks import check_token_count
 from weir_gateway.intake.generation_request import FieldNames, GenerationRequest
@@ -35,13 +41,13 @@ _HARMLESS = frozenset(
     }
 )
 _LATENCY = {
-    "low": LatencySla.LATENCY_SLA_LOW,
-    "normal": LatencySla.LATENCY_SLA_NORMAL,
-    "throughput": LatencySla.LATENCY_SLA_THROUGHPUT,
+    "low": LATENCY_SLA_LOW,
+    "normal": LATENCY_SLA_NORMAL,
+    "throughput": LATENCY_SLA_THROUGHPUT,
 }
 _CLASSES = {
-    "interactive": RequestClass.REQUEST_CLASS_INTERACTIVE,
-    "batch": RequestClass.REQUEST_CLASS_BATCH,
+    "interactive": REQUEST_CLASS_INTERACTIVE,
+    "batch": REQUEST_CLASS_BATCH,
 }
 # Field -> the value at which it changes nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
@@ -128,9 +134,9 @@ def own_fields(fields: Fields) -> dict[str, Any]:
         "conversation_id": fields.text("conversation_id"),
         "session_id": fields.text("session_id"),
         "prefix": fields.text("prefix"),
-        "latency_sla": fields.choice("latency_sla", _LATENCY, LatencySla.LATENCY_SLA_NORMAL),
+        "latency_sla": fields.choice("latency_sla", _LATENCY, LATENCY_SLA_NORMAL),
         "priority": fields.integer("priority") or 0,
-        "request_class": fields.choice("class", _CLASSES, RequestClass.REQUEST_CLASS_INTERACTIVE),
+        "request_class": fields.choice("class", _CLASSES, REQUEST_CLASS_INTERACTIVE),
     }
 
 
