@@ -106,6 +106,17 @@ def test_of_few_requests_nothing_is_said() -> None:
     assert "none of tenant nobody was seen" in nobody.notes[0]
 
 
+def test_a_tenant_that_its_own_rate_refuses_is_told_so_however_little_was_answered() -> None:
+    def refused(sample: HistorySample) -> None:
+        flow = sample.flows.add(tenant_id="a")  # refused before it was known which model it names
+        flow.refused.add(limit_id="tenant:a/rpm", knob="limit `rpm` of plan small", count=1)
+
+    told = of_tenant(_evidence(refused, requests=0, seconds=30), "a")
+    assert [finding.cause for finding in told.findings] == ["own_limit"]
+    assert told.findings[0].evidence == ("its own limits refused 30 of 30 requests: tenant:a/rpm",)
+    assert told.findings[0].remedy == "limit `rpm` of plan small"
+
+
 def test_a_rise_without_a_known_cause_is_told_as_such() -> None:
     told = examine(_evidence(ttft=2.0))
     assert [finding.cause for finding in told.findings] == ["unknown"]

@@ -22,8 +22,10 @@ LARGER = 1.5
 
 def of_tenant(evidence: Evidence, tenant: str, against: str = "") -> Verdict:
     """What slows a tenant, over all models that it uses."""
-    verdict = Verdict()
-    models = evidence.of(tenant=tenant).models()
+    mine = evidence.of(tenant=tenant)
+    # Of all models at once: what a rate refuses was refused before its model was known.
+    verdict = _own_refusals(mine, tenant)
+    models = mine.models()
     for model in models:
         verdict.add(tenant_slowed(evidence.of(model=model), tenant, against))
     if not models:
@@ -40,7 +42,7 @@ def tenant_slowed(evidence: Evidence, tenant: str, against: str = "") -> Verdict
         against: whom it accuses; empty: whoever it is.
     """
     mine = evidence.of(tenant=tenant)
-    verdict = _own_refusals(mine, tenant)
+    verdict = Verdict()
     few = min(mine.recent.answered, mine.baseline.answered)
     if few < FEWEST:
         verdict.notes.append(
