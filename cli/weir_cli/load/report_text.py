@@ -77,7 +77,7 @@ def _by_tenant(tenants: dict[str, LoadFigures]) -> str:
 
 def _failures(figures: LoadFigures) -> str:
     rows = [
-        (f"  {count}", kind, figures.messages.get(kind, "")[:120])
+        (f"  {count}", kind, figures.messages.get(kind, ""))
         for kind, count in figures.failures.items()
     ]
     failed = figures.requests - figures.completed

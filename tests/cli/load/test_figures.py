@@ -11,6 +11,7 @@ from weir_cli.load.figures import load_figures, spread_ms
 from weir_cli.load.goodput import Targets, parse_targets
 from weir_cli.load.load_request import LoadRequest
 from weir_cli.load.open_loop import Offered
+from weir_cli.load.report_text import report_text
 
 _TIMES = st.lists(st.floats(0.001, 50), min_size=1, max_size=80)
 
@@ -103,6 +104,14 @@ def test_failures_are_counted_by_what_refused_and_spoil_no_latency() -> None:
     assert figures.ttft.count == 1
     assert figures.good == 1
     assert load_figures(_offered(good, refused, broken), Targets(), tenant="b").requests == 2
+
+
+def test_the_report_tells_a_refusal_to_its_end() -> None:
+    knob = "to change: limit `tpm` of plan small"
+    refused = Exchange(LoadRequest(0, 0.0, "b", 4, 1), 100.0, 100.0, [], 100.01)
+    refused.failure = Failure("429 tenant:b/tpm", f"tenant:b/tpm allows 60 tokens{', ' * 80}{knob}")
+    figures = load_figures(_offered(refused), Targets())
+    assert knob in report_text(figures, Targets(), {}, "one request")
 
 
 def test_the_duration_begins_with_the_first_request_and_ends_with_the_last_answer() -> None:
