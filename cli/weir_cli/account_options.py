@@ -13,7 +13,10 @@ Key = Annotated[str, typer.Option(help="Public id of one of its keys; its limits
 Model = Annotated[str, typer.Option(help="Name or alias of a model; its limits apply too.")]
 Printed = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 OfStateDir = Annotated[
-    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    Path | None,
+    typer.Option(
+        envvar="WEIR_STATE_DIR", help="--state-dir of a `weir up`; default: the one that runs."
+    ),
 ]
 Address = Annotated[
     str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")

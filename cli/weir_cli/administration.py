@@ -32,7 +32,10 @@ CALL_S = 10.0
 SECRET_VARIABLE = "WEIR_ADMIN_SECRET"
 
 StateDirOption = Annotated[
-    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    Path | None,
+    typer.Option(
+        envvar="WEIR_STATE_DIR", help="--state-dir of a `weir up`; default: the one that runs."
+    ),
 ]
 Address = Annotated[
     str, typer.Option(help="host:port of a gateway's gRPC; its secret in WEIR_ADMIN_SECRET.")

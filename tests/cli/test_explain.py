@@ -179,6 +179,10 @@ def test_a_stack_with_a_folder_of_its_own_is_found_while_it_runs(
     one, two = StateDir(tmp_path / "one"), StateDir(tmp_path / "two")
     with pytest.raises(CommandError, match=r"2 `weir up` run here.*/one, .*/two"):
         running_folder()
+    assert "2 `weir up` run here" in _explain_error()
+    monkeypatch.setenv("WEIR_STATE_DIR", str(one.path))
+    # Nothing was started in it.
+    assert f"{one.path} is not the --state-dir" in _explain_error()
     two.release()
     assert running_folder() == one.path
     # A supervisor that was killed leaves its pointer behind, without the lock.
@@ -187,6 +191,10 @@ def test_a_stack_with_a_folder_of_its_own_is_found_while_it_runs(
     one.release()
     with pytest.raises(CommandError, match="no `weir up` runs here"):
         running_folder()
+
+
+def _explain_error() -> str:
+    return str(CliRunner().invoke(app, ["explain", "acme"]).exception)
 
 
 def test_a_request_needs_a_model() -> None:

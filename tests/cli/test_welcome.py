@@ -51,6 +51,7 @@ def test_the_exports_are_what_the_examples_take() -> None:
         "WEIR_TARGET=127.0.0.1:8001",
         "WEIR_API_KEY=wr_dev_key",
         "WEIR_MODEL=it's-a-model",
+        "WEIR_STATE_DIR=/state",
         "WEIR_TLS_CA=/a folder/ca.pem",
     ]
     assert "WEIR_TLS_CA" not in WELCOME.exports()

@@ -29,7 +29,10 @@ _Baseline = Annotated[
 ]
 _Printed = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 _StateDir = Annotated[
-    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    Path | None,
+    typer.Option(
+        envvar="WEIR_STATE_DIR", help="--state-dir of a `weir up`; default: the one that runs."
+    ),
 ]
 _Addresses = Annotated[
     list[str] | None,

@@ -53,7 +53,10 @@ From = Annotated[
 ]
 To = Annotated[str, typer.Option("--to", help="Before this moment.")]
 StateDirOption = Annotated[
-    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    Path | None,
+    typer.Option(
+        envvar="WEIR_STATE_DIR", help="--state-dir of a `weir up`; default: the one that runs."
+    ),
 ]
 Address = Annotated[
     str, typer.Option(help="host:port of a ratelimiter; its secret in WEIR_CLUSTER_TOKEN.")

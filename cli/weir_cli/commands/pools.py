@@ -21,7 +21,10 @@ app = typer.Typer()
 _Tenant = Annotated[str, typer.Option(help="Targets of this tenant alone.")]
 _Printed = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 _StateDir = Annotated[
-    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    Path | None,
+    typer.Option(
+        envvar="WEIR_STATE_DIR", help="--state-dir of a `weir up`; default: the one that runs."
+    ),
 ]
 _Address = Annotated[
     str, typer.Option(help="host:port of a scheduler; its secret in WEIR_CLUSTER_TOKEN.")

@@ -21,7 +21,10 @@ _LOST = "lost"
 
 app = typer.Typer(help="List workers and drain them.", no_args_is_help=True)
 _StateDir = Annotated[
-    Path | None, typer.Option(help="--state-dir of a `weir up`; default: the one that runs.")
+    Path | None,
+    typer.Option(
+        envvar="WEIR_STATE_DIR", help="--state-dir of a `weir up`; default: the one that runs."
+    ),
 ]
 _Address = Annotated[
     str, typer.Option(help="host:port of a scheduler; its secret in WEIR_CLUSTER_TOKEN.")

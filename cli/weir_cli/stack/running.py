@@ -81,7 +81,8 @@ def running_folder(service: str = RATELIMITER, variable: str = TOKEN_VARIABLE) -
         return folders[0]
     if folders:
         raise CommandError(
-            f"{len(folders)} `weir up` run here; say which with --state-dir: "
+            f"{len(folders)} `weir up` run here; say which with --state-dir or "
+            f"WEIR_STATE_DIR: "
             f"{', '.join(map(str, folders))}"
         )
     raise CommandError(

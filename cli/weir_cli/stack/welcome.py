@@ -78,6 +78,7 @@ class Welcome:
             "WEIR_TARGET": self.grpc,
             "WEIR_API_KEY": self._key,
             "WEIR_MODEL": self.model,
+            "WEIR_STATE_DIR": str(self.state.absolute()),
         }
         if self.ca:
             values["WEIR_TLS_CA"] = str(self.ca)
