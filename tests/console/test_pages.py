@@ -80,6 +80,13 @@ async def test_a_refusal_is_explained(visits: Visits) -> None:
     assert "tenant:initech/tpm" in await visit.text()
 
 
+async def test_values_of_a_pool_are_told_without_the_name_of_their_field(visits: Visits) -> None:
+    visit = await visits.admin()
+    await visit.open("directory")
+    for value in ("weighted", "fifo"):
+        await visit.page.get_by_text(value, exact=True).first.wait_for(state="attached")
+
+
 async def test_a_reload_and_a_way_back_keep_the_place(visits: Visits) -> None:
     visit = await visits.admin()
     await visit.open("tenants/acme?by=key")

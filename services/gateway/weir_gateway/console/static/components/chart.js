@@ -4,6 +4,7 @@ import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { announce, fill, h, setText } from "../lib/dom.js";
 import { color, onTheme } from "../lib/theme.js";
 import { instant, UNKNOWN } from "../lib/format.js";
+import { lonePoints } from "../lib/lone_points.js";
 
 /**
  * A chart.
@@ -156,7 +157,13 @@ function optionsOf({ axisLength, series, format, height, area, group, top, width
 function seriesOptions(one, area) {
   const stroke = color(one.color);
   const soft = area ? stroke.replace("rgb(", "rgba(").replace(")", ", 0.13)") : undefined;
-  return { label: one.label, stroke, width: 1.6, fill: soft, points: { show: false }, spanGaps: false };
+  const points = {
+    show: false,
+    size: 5,
+    fill: stroke,
+    filter: (plot, index) => lonePoints(plot.data[index]),
+  };
+  return { label: one.label, stroke, width: 1.6, fill: soft, points, spanGaps: false };
 }
 
 /** From nothing to a little above the highest value; a flat line at nothing lies on the ground. */

@@ -72,7 +72,7 @@ function modelTable(models) {
     return empty(
       "No model",
       "Nothing can be served until the directory has a model.",
-      "weir models served put MODEL",
+      "weir models served put -f model.yaml",
     );
   return plainTable(
     "Models",
@@ -144,8 +144,14 @@ function flat(value, prefix = "") {
         prefix + key,
         Array.isArray(inner)
           ? inner.map((each) => (typeof each === "object" ? JSON.stringify(each) : each)).join(", ")
-          : String(inner).replace(/^[A-Z]+(?:_[A-Z]+)+$/, words),
+          : String(inner).replace(/^[A-Z]+(?:_[A-Z]+)+$/, (name) => words(withoutField(name, key))),
       ],
     ];
   });
+}
+
+/** A value of an enumeration names its field first: `ISOLATION_SHARED` of `isolation` is SHARED. */
+function withoutField(name, key) {
+  const field = `${key.toUpperCase()}_`;
+  return name.startsWith(field) ? name.slice(field.length) : name;
 }

@@ -78,7 +78,7 @@ function poolView(pool) {
     : empty(
         "Nobody asked",
         `No tenant was served or waited within ${duration(pool.window_s)}.`,
-        'weir chat "Hello"',
+        "weir chat",
       );
   return [
     h("div.title-row", null, h("h2", null, `${pool.pool} / ${pool.model}`), h("span.muted", null, aside)),

@@ -125,7 +125,7 @@ function drawOwners(box, { owners, total_blocks: total }) {
       empty(
         "No block is used",
         "Blocks show here with their tenants once a request runs.",
-        'weir chat "Hello"',
+        "weir chat",
       ),
     );
   return fill(

@@ -62,8 +62,8 @@ export async function open(root, { query, signal }) {
     form.hidden = known.length === 0;
     label.firstChild.textContent = known.join(" or ");
     help.textContent = methods.includes("secret")
-      ? "The secret that the gateway was started with (WEIR_GATEWAY__ADMIN_SECRET) shows everything; a key shows its own tenant."
-      : "A key shows its own tenant. The administrator's login is off: start the gateway with WEIR_GATEWAY__ADMIN_SECRET.";
+      ? "The admin secret (WEIR_ADMIN_SECRET of the gateway; weir up prints it) shows everything; a key shows its own tenant."
+      : "A key shows its own tenant. The administrator's login is off: start the gateway with WEIR_ADMIN_SECRET.";
     if (oidc)
       fill(
         other,

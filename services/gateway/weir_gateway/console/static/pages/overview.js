@@ -155,7 +155,7 @@ function drawTraffic(part, figures, parts, admin) {
       : empty(
           "Nothing was refused",
           "Every request of the last minute fitted its limits.",
-          "weir limits show TENANT",
+          admin ? "weir limits show TENANT" : "",
         ),
   );
   nameSeries((traffic.tenants ?? []).map((each) => each.tenant));
@@ -177,7 +177,7 @@ function trafficTable(label, first, rows, name) {
     return empty(
       "No traffic in the last minute",
       "Send a request and it shows here at once.",
-      'weir chat "Hello"',
+      "weir chat",
     );
   return plainTable(
     label,

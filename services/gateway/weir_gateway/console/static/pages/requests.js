@@ -40,7 +40,7 @@ export function open(root, { session, query, signal }) {
     empty: empty(
       "No request fits",
       "Requests that live, ended or were refused lately show here.",
-      'weir chat "Hello"',
+      "weir chat",
     ),
   });
   const choices = [

@@ -36,11 +36,11 @@ function draw(objectives, box, session) {
   if (!objectives.length) {
     const how =
       session.role === "admin"
-        ? "Give a plan or tenant targets under policy.slo (docs/scheduling.md), then:"
+        ? "Give a plan or tenant targets under policy.slo (docs/pools.md), then:"
         : "The operator has set no targets for this tenant.";
     return fill(
       box,
-      empty("No objective", how, session.role === "admin" ? "weir plans put PLAN --file plan.yaml" : ""),
+      empty("No objective", how, session.role === "admin" ? "weir plans put -f plan.yaml" : ""),
     );
   }
   nameSeries(objectives.map((each) => each.tenant));

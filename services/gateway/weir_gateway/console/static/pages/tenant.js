@@ -211,7 +211,7 @@ function drawKeys(box, keys) {
   if (!keys.length)
     return fill(
       box,
-      empty("No key", "This tenant cannot call anything yet.", "weir keys create --tenant TENANT"),
+      empty("No key", "This tenant cannot call anything yet.", "weir keys create --tenant TENANT --user USER"),
     );
   return fill(
     box,

@@ -25,7 +25,7 @@ export function open(root, { query, signal }) {
     open: (row) => `/console/tenants/${encodeURIComponent(row.id)}`,
     sort: { key: "tokens", down: true },
     columns: COLUMNS,
-    empty: empty("No tenant", "Nobody can send requests yet.", "weir tenants put acme --plan standard"),
+    empty: empty("No tenant", "Nobody can send requests yet.", "weir tenants put -f tenant.yaml"),
   });
   const filters = filterBar(
     query,
