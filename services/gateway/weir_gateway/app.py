@@ -127,6 +127,8 @@ class GatewayApp:
             await self.edge.texts.wait_settled(_TEXTS_S)
         await self._http.start()
         self.http_address = self._http.address
+        if self.console is not None and self._doors.edge is None:
+            self.console.warn_of_plain_text(self.http_address)
         await self._health.start()
 
     async def drain(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.gateway.console.browser import ADMIN_SECRET, browser, told
 from tests.gateway.harness import Gateway, eventually, running_gateway
@@ -217,6 +218,17 @@ async def test_many_wrong_logins_at_once_are_no_way_around(tmp_path: Path) -> No
     ):
         answers = await asyncio.gather(*(one.sign_in("wrong" * 8) for _ in range(30)))
         assert sorted(answer.status_code for answer in answers) == [401] * 3 + [429] * 27
+
+
+async def test_a_login_that_would_travel_in_plain_text_is_warned_of(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        async with running_gateway(tmp_path, http_address="0.0.0.0:0") as gateway:
+            console = gateway.app.console
+            assert console is not None
+            assert [line for line in lines if line["event"] == "console_in_plain_text"]
+            lines.clear()
+            console.warn_of_plain_text("127.0.0.1:8000")
+            assert not lines
 
 
 async def test_without_a_secret_tenants_alone_sign_in(tmp_path: Path) -> None:

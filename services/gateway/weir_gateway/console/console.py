@@ -7,7 +7,9 @@ from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from weir_core.clock import Clock
+from weir_core.host_port import is_loopback
 from weir_core.rpc.leader_channels import LeaderChannels
+from weir_core.telemetry.logs import get_logger
 from weir_core.tls.identity import TlsIdentity
 from weir_gateway.caller.authenticator import Authenticator
 from weir_gateway.caller.key_uses import KeyUses
@@ -50,6 +52,8 @@ from weir_gateway.links.scheduler_reader import SchedulerReader
 from weir_gateway.settings import GatewaySettings
 from weir_gateway.state.state import open_state
 
+_log = get_logger(__name__)
+
 
 class Console:
     """What the control role serves at `/console`; see `GatewayApp`.
@@ -76,6 +80,7 @@ class Console:
         uses: KeyUses,
     ) -> None:
         mine = settings.console
+        self._public_url = mine.public_url
         directory = control.publisher
         self._limiter_channel = open_limiter_channel(settings.ratelimiter_address, token, tls)
         self._schedulers = _schedulers(settings, token, tls)
@@ -147,6 +152,15 @@ class Console:
     def before(self, app: ASGIApp) -> ASGIApp:
         """An application that serves the console beside another."""
         return WithConsole(app, self.door.app)
+
+    def warn_of_plain_text(self, address: str) -> None:
+        """Logs that secrets which are typed can be read on their way, where they can be."""
+        if not is_loopback(address) and not self._public_url.startswith("https://"):
+            _log.warning(
+                "console_in_plain_text",
+                address=address,
+                mend="set edge_tls; or console.public_url, where a proxy with TLS stands before",
+            )
 
     async def stop(self) -> None:
         """Ends streams and connections; before the HTTP server stops."""
