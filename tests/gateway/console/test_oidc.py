@@ -142,6 +142,7 @@ async def _publish(site: Gateway, document: dict[str, Any]) -> None:
         ({"iss": "https://evil.example"}, "iss"),
         ({"exp": 1_000_000}, "expired"),
         ({"azp": "another client"}, "another client"),
+        ({"aud": [CLIENT_ID, "another"]}, "another client"),
     ],
 )
 async def test_a_token_that_is_not_for_this_login_opens_nothing(

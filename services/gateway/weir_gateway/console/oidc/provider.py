@@ -119,7 +119,10 @@ class Provider:
             registry.validate(dict(claims))
         except JoseError as error:
             raise _failed(f"its ID token is not for this login: {error}") from None
-        if claims.get("azp", self._settings.oidc_client_id) != self._settings.oidc_client_id:
+        aud, mine = claims.get("aud"), self._settings.oidc_client_id
+        # Of several that it is for, it says for which it was made.
+        unnamed = None if isinstance(aud, list) and len(aud) > 1 else mine
+        if claims.get("azp", unnamed) != mine:
             raise _failed("its ID token was made for another client")
         return claims
 
