@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, text, update
 
 from tests.gateway.jobs.making import a_job
 from weir.directory.v1.directory_pb2 import KeepPolicy
@@ -31,6 +31,7 @@ from weir_gateway.jobs.ends import JobEnds
 from weir_gateway.jobs.store import JobStore
 from weir_gateway.responses.store import ResponseStore, StoredResponse
 from weir_gateway.state.database import StateDatabase
+from weir_gateway.state.migrations.versions.v0008_holdings import counting
 from weir_gateway.webhooks.outbox import Outbox
 from weir_gateway.webhooks.secret_box import SecretBox
 from weir_gateway.webhooks.secret_store import SecretStore
@@ -222,6 +223,34 @@ async def test_uploads_at_once_stay_within_files_and_bytes(state: StateDatabase)
     ids = [await store.begin("acme", wide) for _ in range(AT_ONCE)]
     refused = await refusals(store.append(file_id, b"x" * 10, wide) for file_id in ids)
     assert refused == [Reason.STORAGE_EXCEEDED] * (AT_ONCE - 3)
+
+
+async def test_the_migration_counts_what_an_earlier_release_has_kept(
+    state: StateDatabase,
+) -> None:
+    clock, responses = ManualClock(), ResponseStore(state)
+    claims = ClaimStore(state, clock, lease_s=30, keep_s=60)
+    outbox = Outbox(state, SecretStore(state, clock, SecretBox("a" * 32)), clock)
+    for tenant in ("acme", "acme", "globex"):
+        clock.advance_us(1)
+        await responses.add(response(clock.now_us(), tenant))
+        async with state.writing() as connection:
+            await outbox.enqueue(connection, tenant, "job.completed", {}, "https://a.b/c")
+    await claimed(claims, "open")
+    assert await claims.keep(await claimed(claims, "kept"), KeptAnswer(200, b"head", b"body"))
+    async with state.writing() as connection:
+        events = [{"sequence_number": 0, "type": "t"}]
+        size = await responses.add_events(connection, "acme", response(1).id, events)
+        await responses.count(connection, "acme", Held(size=size), bounded=False)
+    counts = [HoldingCounts(state, kind) for kind in (Kind.RESPONSES, Kind.IDEMPOTENCY)]
+    counts.append(HoldingCounts(state, Kind.WEBHOOKS))
+    before = [await count.of(tenant) for count in counts for tenant in ("acme", "globex")]
+    assert [held.objects for held in before] == [2, 1, 2, 0, 2, 1]
+    async with state.writing() as connection:
+        await connection.execute(delete(holdings))
+        for statement in counting():
+            await connection.execute(text(statement))
+    assert [await count.of(tenant) for count in counts for tenant in ("acme", "globex")] == before
 
 
 async def test_counts_never_fall_below_nothing(state: StateDatabase) -> None:

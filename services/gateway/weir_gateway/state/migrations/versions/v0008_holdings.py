@@ -37,6 +37,13 @@ def upgrade() -> None:
     op.create_index(
         "idempotency_keys_by_age", "idempotency_keys", ["tenant_id", "state", "expires_ms"]
     )
-    for kind, (table, size) in _SIZES.items():
-        op.execute(_COUNT.format(kind=kind, table=table, size=size))
-    op.execute(_ADD_EVENTS)
+    for statement in counting():
+        op.execute(statement)
+
+
+def counting() -> list[str]:
+    """Statements that count what is there, into the empty table."""
+    counts = [
+        _COUNT.format(kind=kind, table=table, size=size) for kind, (table, size) in _SIZES.items()
+    ]
+    return [*counts, _ADD_EVENTS]
