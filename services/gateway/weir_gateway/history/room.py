@@ -8,13 +8,13 @@ from weir.gateway.v1.history_service_pb2_grpc import add_HistoryServiceServicer_
 from weir_core.clock import Clock
 from weir_core.rpc.leader_channels import LeaderChannels
 from weir_gateway.admin.secret import AdminGuard
+from weir_gateway.admin.viewers import Viewers
 from weir_gateway.flow.reception import Reception
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.history.far_reader import FarReader
 from weir_gateway.history.keeper import HistoryKeeper
 from weir_gateway.history.request_flows import RequestFlows
 from weir_gateway.history.servicer import HistoryServicer
-from weir_gateway.history.viewers import Viewers
 from weir_gateway.settings import GatewaySettings
 
 

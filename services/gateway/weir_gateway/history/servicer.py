@@ -3,7 +3,6 @@
 # ruff: noqa: N802 - methods are named by the contract
 
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -17,6 +16,7 @@ from weir.gateway.v1.history_service_pb2_grpc import HistoryServiceServicer as B
 from weir_core.errors import InvalidField
 from weir_core.rpc.interceptors.handler import Context
 from weir_core.rpc.metadata import AUTHORIZATION, first_value
+from weir_gateway.admin.viewers import Viewers
 from weir_gateway.flow.messages import timestamp
 from weir_gateway.history.keeper import HistoryKeeper
 from weir_gateway.history.own_share import own_share
@@ -26,36 +26,22 @@ _WINDOW_S, _LONGEST_S = 3_600.0, 86_400.0
 _STEP_S, _LONGEST_STEP_S = 2.0, 60.0
 
 
-class Viewer(Protocol):
-    """Says who asks."""
-
-    def tenant_of(self, header: str) -> str:
-        """Whose share the bearer of a header may see; empty for everything.
-
-        Raises:
-            WeirError: it is nobody's.
-        """
-
-    def check_standing(self, header: str) -> None:
-        """Checks that the bearer may still see it. Raises WeirError."""
-
-
 class HistoryServicer(Base):
     """Serves administrators everything and callers their tenant's share.
 
     Args:
         keeper: see there.
-        viewer: lets them in.
+        viewers: lets them in.
     """
 
-    def __init__(self, keeper: HistoryKeeper, viewer: Viewer) -> None:
+    def __init__(self, keeper: HistoryKeeper, viewers: Viewers) -> None:
         self._keeper = keeper
-        self._viewer = viewer
+        self._viewers = viewers
         self._places = Places(each=8, most=64)
 
     async def GetHistory(self, request: GetHistoryRequest, context: Context) -> GetHistoryResponse:
         """The past."""
-        tenant_id = self._viewer.tenant_of(_header(context))
+        tenant_id = self._viewers.tenant_of(_header(context))
         window_s, step_s = _WINDOW_S, 0.0
         if request.HasField("window"):
             window_s = _seconds("window", request.window, 1.0, _LONGEST_S)
@@ -72,13 +58,13 @@ class HistoryServicer(Base):
     ) -> AsyncIterator[WatchHistoryResponse]:
         """What comes, while the caller may see it."""
         header = _header(context)
-        tenant_id = self._viewer.tenant_of(header)
+        tenant_id = self._viewers.tenant_of(header)
         step_s = _STEP_S
         if request.HasField("step"):
             step_s = _seconds("step", request.step, 1.0, _LONGEST_STEP_S)
         with self._places.taken(tenant_id):
             async for sample in self._keeper.watch(step_s):
-                self._viewer.check_standing(header)
+                self._viewers.check_standing(header)
                 yield WatchHistoryResponse(sample=own_share(sample, tenant_id))
 
 

@@ -14,9 +14,9 @@ from weir_core.host_port import split_address
 from weir_core.rpc.leader_channels import LeaderChannels
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.admin.secret import AdminGuard
+from weir_gateway.admin.viewers import Viewers
 from weir_gateway.directory.follower import Directory
 from weir_gateway.flow.reception import Reception
-from weir_gateway.history.viewers import Viewers
 from weir_gateway.insight.configuration import Configuration
 from weir_gateway.insight.desk import InsightDesk
 from weir_gateway.insight.gateway_register import GatewayRegister

@@ -18,7 +18,7 @@ from weir_core.rpc.interceptors.handler import Context
 from weir_core.rpc.metadata import AUTHORIZATION, first_value
 from weir_gateway.admin.off import NO_SECRET
 from weir_gateway.admin.secret import AdminGuard
-from weir_gateway.history.viewers import Viewers
+from weir_gateway.admin.viewers import Viewers
 from weir_gateway.insight.desk import InsightDesk
 
 _MOST_BLOCKS = 2**53

@@ -18,13 +18,19 @@ class Viewers:
         self._admin = admin
 
     def tenant_of(self, header: str) -> str:
-        """See `Viewer`: a call of a tenant counts as one that reserves nothing."""
+        """Whose share the bearer of a header may see; empty for everything.
+
+        A call of a tenant counts as one that reserves nothing.
+
+        Raises:
+            WeirError: it is nobody's.
+        """
         if self._is_admin(header):
             return ""
         return self._reception.let_in(header).tenant_id
 
     def check_standing(self, header: str) -> None:
-        """See `Viewer`: a key may have been revoked meanwhile."""
+        """Raises WeirError when the bearer may no longer see it: a key may have been revoked."""
         if not self._is_admin(header):
             self._reception.authenticate(header)
 
