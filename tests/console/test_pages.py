@@ -1,10 +1,12 @@
 """Every page shows what the stack has, in both themes and on a phone, and nothing goes wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
+from playwright.async_api import expect
 
-from tests.console.site import ask
+from tests.console.site import ask, living
 from tests.console.visit import Visit, Visits
 from tests.e2e.deployment import Deployment
 from weir_core.telemetry.redaction import MASK
@@ -70,6 +72,18 @@ async def test_a_request_is_explained(
     assert "settled" in text
     if pictures:
         await visit.page.screenshot(path=pictures / "request-light.png")
+
+
+async def test_of_a_request_that_runs_the_time_so_far_is_told(
+    visits: Visits, site: Deployment
+) -> None:
+    visit = await visits.admin()
+    async with living(site, "globex", 1):
+        await visit.open("requests?tenant=globex&state=running")
+        await visit.page.click("main tbody tr.opens td:nth-child(5)")
+        for name in ("So far", "In the queue"):
+            figure = visit.page.locator(f".stat:has(dt:text-is('{name}')) dd.figure")
+            await expect(figure).to_have_text(re.compile(r"\d"), timeout=30_000)
 
 
 async def test_a_refusal_is_explained(visits: Visits) -> None:

@@ -79,7 +79,7 @@ function draw(body, answer, session) {
     ),
     answer.missing?.length ? notice("warn", "Not all of it could be asked.", answer.missing.join(" ")) : null,
     refusal && refusalCard(refusal),
-    figures(summary),
+    figures(summary, answer.phases),
     h(
       "div.grid",
       null,
@@ -90,11 +90,12 @@ function draw(body, answer, session) {
   );
 }
 
-function figures(summary) {
+function figures(summary, phases) {
+  const lives = ["queued", "running"].includes(summary.state);
   const box = stats([
     ["ttft", "Time to first token"],
     ["itl", "Per output token"],
-    ["took", summary.end_time ? "Took" : "So far"],
+    ["took", lives ? "So far" : "Took"],
     ["queue", "In the queue"],
     ["prompt", "Prompt"],
     ["output", "Output"],
@@ -109,8 +110,8 @@ function figures(summary) {
   };
   set("ttft", summary.ttft_s);
   set("itl", generating, generating ? `${(1 / generating).toFixed(1)} tokens/s` : "");
-  set("took", summary.duration_s);
-  set("queue", summary.queue_s);
+  set("took", lives ? secondsBetween(summary.arrival_time, Date.now()) : summary.duration_s);
+  set("queue", summary.queue_s ?? queuedOf(phases));
   box.set(
     "prompt",
     count(summary.prompt_tokens),
@@ -120,6 +121,15 @@ function figures(summary) {
   box.set("output", count(summary.output_tokens), "tokens");
   return box.element;
 }
+
+/** Seconds of a wait that is over, while its request still runs. */
+function queuedOf(phases) {
+  const queue = phases.find((phase) => phase.name === "queue" && phase.end_time);
+  return queue && secondsBetween(queue.start_time, Date.parse(queue.end_time));
+}
+
+/** Two clocks may differ by more than the time that has passed. */
+const secondsBetween = (start, end) => Math.max(0, (end - Date.parse(start)) / 1000);
 
 function factsOf({ summary, charge }, session) {
   const worker =
