@@ -1,9 +1,10 @@
-"""Load: clients of tenants that send one request after the other, each of its own form."""
+"""Load: clients of tenants each with requests of its own form."""
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -11,10 +12,13 @@ from tests.e2e.deployment import Deployment
 from weir.common.v1.sampling_pb2 import SamplingParams
 from weir.gateway.v1.inference_service_pb2 import GenerateRequest, TokenInput
 
+if TYPE_CHECKING:
+    from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceAsyncStub
+
 Prompt = Callable[[random.Random], list[int]]
 
 _LONGEST_S = 120.0
-_REFUSED_PAUSE_S = 0.1
+_REFUSED_PAUSE_S = 0.2
 # Ids that every vocabulary of the tests has, and none that is special.
 _TOKENS = range(32, 127)
 
@@ -33,12 +37,18 @@ def beginning_with(length: int, *, of: int = 1, rest: int = 30, seed: int = 7) -
 
 @dataclass(frozen=True)
 class Clients:
-    """Some clients of one tenant."""
+    """Some clients of one tenant.
+
+    Attributes:
+        every_s: seconds between its requests, whether or not they are answered; 0: one after the
+            other.
+    """
 
     number: int
     prompt: Prompt
     output: int = 8
     tenant: str = "acme"
+    every_s: float = 0.0
 
 
 class Running:
@@ -68,22 +78,29 @@ class Running:
                 raise one
 
     async def _go_on(self, clients: Clients) -> None:
-        metadata = self._stack.metadata(clients.tenant)
-        async with self._stack.inference() as stub:
+        async with self._stack.inference() as stub, asyncio.TaskGroup() as group:
             while True:
-                request = GenerateRequest(
-                    model=self._stack.model,
-                    token_input=TokenInput(token_ids=clients.prompt(self._dice)),
-                    max_new_tokens=clients.output,
-                    sampling=SamplingParams(temperature=0.0, ignore_eos=True),
-                )
-                call = stub.Generate(request, metadata=metadata, timeout=_LONGEST_S)
-                try:
-                    async for _ in call:
-                        pass
-                    self.answered[clients.tenant] += 1
-                except grpc.aio.AioRpcError:
-                    self.refused += 1
-                    await asyncio.sleep(_REFUSED_PAUSE_S)
-                finally:
-                    call.cancel()
+                if clients.every_s:
+                    group.create_task(self._ask(stub, clients))
+                    await asyncio.sleep(clients.every_s)
+                else:
+                    await self._ask(stub, clients)
+
+    async def _ask(self, stub: "InferenceServiceAsyncStub", clients: Clients) -> None:
+        request = GenerateRequest(
+            model=self._stack.model,
+            token_input=TokenInput(token_ids=clients.prompt(self._dice)),
+            max_new_tokens=clients.output,
+            sampling=SamplingParams(temperature=0.0, ignore_eos=True),
+        )
+        metadata = self._stack.metadata(clients.tenant)
+        call = stub.Generate(request, metadata=metadata, timeout=_LONGEST_S)
+        try:
+            async for _ in call:
+                pass
+            self.answered[clients.tenant] += 1
+        except grpc.aio.AioRpcError:
+            self.refused += 1
+            await asyncio.sleep(_REFUSED_PAUSE_S)
+        finally:
+            call.cancel()

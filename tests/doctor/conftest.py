@@ -14,9 +14,9 @@ PROPERTY = "doctor"
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """The model that computes nothing, in steps of 20 ms that do not depend on the machine."""
+    """The model that computes nothing, in steps of 50 ms that do not depend on the machine."""
     settings = {
-        "WEIR_WORKER__NULL_STEP_US": "20000",
+        "WEIR_WORKER__NULL_STEP_US": "50000",
         "WEIR_WORKER__NUM_BLOCKS": "2048",
     }
     async with open_site(tmp_path_factory.mktemp("doctor"), None, settings) as site:

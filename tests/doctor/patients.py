@@ -21,9 +21,10 @@ class Patient:
         name: of the case.
         well, ill: the load of each.
         asked: arguments of `weir doctor`.
-        first: causes that it may name first; empty: it finds nothing.
+        first: the cause that it names first; empty: it finds nothing.
         also: causes that it must name too, within the first three.
         before, between: edits of the directory.
+        ratelimiter_slow: it stands still most of the time in the second phase.
         soak: the cause is shown by another case too, in another way.
     """
 
@@ -35,6 +36,7 @@ class Patient:
     also: tuple[str, ...] = ()
     before: Edit = _USUAL_BOUNDS
     between: Edit | None = None
+    ratelimiter_slow: bool = False
     soak: bool = False
 
 
@@ -42,6 +44,8 @@ _SHORT = fresh(100)
 _FOUR_PLACES = parameters(max_batch_size=4)
 _KNOWN = beginning_with(3_000)
 _USUAL = [Clients(4, _SHORT)]
+# Whoever waits for answers sends nothing while reservations stand still, and meets none.
+_STEADY = Clients(1, _SHORT, every_s=0.1)
 
 HEALTHY = (
     Patient("healthy", _USUAL, _USUAL),
@@ -116,6 +120,14 @@ TTFT = (
         first=("tenant_cap",),
     ),
     Patient(
+        "reservations slow",
+        [_STEADY],
+        [_STEADY],
+        asked=("ttft",),
+        first=("slow_intake",),
+        ratelimiter_slow=True,
+    ),
+    Patient(
         "hits lost",
         [Clients(3, _KNOWN)],
         [Clients(3, fresh(3_030))],
@@ -133,14 +145,16 @@ TTFT = (
     ),
 )
 _ALICE = Clients(2, _SHORT, tenant="acme")
+_ALICES = Clients(3, _SHORT, tenant="acme")
 _BOB = Clients(1, _SHORT, tenant="globex")
-_BOBS_FLOOD = Clients(24, _SHORT, output=40, tenant="globex")
+_BOBS_FLOOD = Clients(16, _SHORT, output=30, tenant="globex")
+_BOBS_MORE = Clients(6, _SHORT, output=20, tenant="globex")
 _ASK = ("tenant", "acme", "--against", "globex")
 TENANT = (
     Patient(
         "one queue for all",
-        [_ALICE, _BOB],
-        [_ALICE, _BOBS_FLOOD],
+        [_ALICES, _BOB],
+        [_ALICES, _BOBS_MORE],
         asked=_ASK,
         first=("needs_weights",),
         before=isolation("shared", max_batch_size=4),
@@ -155,10 +169,10 @@ TENANT = (
     ),
     Patient(
         "long prompts in the same steps",
-        [Clients(1, fresh(4_000), output=4, tenant="acme"), _BOB],
+        [Clients(2, fresh(4_000), output=4, tenant="acme"), _BOB],
         [
-            Clients(1, fresh(4_000), output=4, tenant="acme"),
-            Clients(5, fresh(4_000), output=2, tenant="globex"),
+            Clients(2, fresh(4_000), output=4, tenant="acme"),
+            Clients(8, fresh(4_000), output=2, tenant="globex"),
         ],
         asked=_ASK,
         first=("needs_dedicated_pool",),
@@ -170,6 +184,14 @@ TENANT = (
         [Clients(8, _SHORT, tenant="capped"), Clients(4, _SHORT, tenant="globex")],
         asked=("tenant", "capped", "--against", "globex"),
         first=("own_limit",),
+        before=isolation("weighted"),
+    ),
+    Patient(
+        "slow by its own prompts",
+        [_ALICE, _BOB],
+        [Clients(2, fresh(4_000), tenant="acme"), _BOB],
+        asked=_ASK,
+        first=("own_requests",),
         before=isolation("weighted"),
     ),
     Patient(
@@ -186,22 +208,23 @@ OTHERS = (
         [Clients(2, _SHORT, tenant="limited")],
         [Clients(6, _SHORT, tenant="limited")],
         first=("limit_refuses",),
-        soak=True,
     ),
     Patient(
         "two: bound lowered, prompts longer",
         [Clients(8, _SHORT)],
-        [Clients(8, fresh(1_500))],
-        first=("long_prompts", "tight_limits"),
-        also=("long_prompts", "tight_limits"),
-        between=parameters(max_batch_size=2),
+        # An eighth of the places, and less than three times the tokens.
+        [Clients(8, fresh(300))],
+        first=("tight_limits",),
+        also=("tight_limits", "long_prompts"),
+        between=parameters(max_batch_size=1),
     ),
     Patient(
         "two: more requests, hits lost",
         [Clients(3, _KNOWN)],
+        # A hundred times the tokens of each, and four times as many at once.
         [Clients(12, fresh(3_030))],
         asked=("ttft",),
-        first=("prefix_hits_lost", "queue_grew"),
+        first=("prefix_hits_lost",),
         also=("prefix_hits_lost", "queue_grew"),
         before=_FOUR_PLACES,
         soak=True,

@@ -1,10 +1,12 @@
 """Each cause, made on a real stack by load and settings alone: `weir doctor` names it first."""
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.doctor.conftest import NOTHING, PROPERTY
+from tests.doctor.hindrances import halting
 from tests.doctor.patients import EVERY, Patient
 from tests.doctor.site import Site
 
@@ -23,7 +25,7 @@ async def test_the_doctor_names_what_is_the_matter(
     said = causes[0] if causes else NOTHING
     expected = said if said in patient.first else (patient.first or (NOTHING,))[0]
     record_property(PROPERTY, (patient.name, expected, said))
-    assert said == expected, told
+    assert said == expected, json.dumps(told, indent=1)
     assert set(patient.also) <= set(causes[:3]), told
     for finding in told["findings"]:
         assert finding["remedy"]
@@ -37,5 +39,6 @@ async def examine(site: Site, patient: Patient) -> dict[str, Any]:
         pass
     if patient.between is not None:
         await site.change(patient.between)
-    async with site.phase(patient.ill):
+    slow = site.stack.stack.pids["ratelimiter"] if patient.ratelimiter_slow else None
+    async with halting(slow), site.phase(patient.ill):
         return await site.doctor(*patient.asked)
