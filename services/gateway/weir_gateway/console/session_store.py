@@ -162,6 +162,10 @@ class SessionStore:
                 self.end(session)
             raise signed_out(f"the session has ended: {error.message}") from None
 
+    def is_over(self, session: Session) -> bool:
+        """Whether it has ended by time."""
+        return self._over(session, self._clock.monotonic_us())
+
     def end(self, session: Session) -> None:
         """Ends one. Idempotent."""
         if self._sessions.pop(session.name, None) is not None and session.shared:

@@ -135,7 +135,7 @@ class SharedSessions:
     async def _tell_use(self, session: Session) -> None:
         """Puts the idle end off, for all, as the call that is under way does."""
         now_us = self._clock.monotonic_us()
-        if now_us - session.told_us < _USED_US:
+        if now_us - session.told_us < _USED_US or self._store.is_over(session):
             return
         session.told_us = now_us
         used = update(table).where(table.c.name == session.name).values(used_ms=self._now_ms())
