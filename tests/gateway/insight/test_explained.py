@@ -1,6 +1,7 @@
 """Whatever becomes of a request is explained by the id that its client was told."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -229,7 +230,8 @@ async def test_a_pre_emption_is_told(gateway: Gateway) -> None:
     gateway.worker.script.pause_after = 0
     request_id = await started(gateway, max_tokens=3)
     await eventually(lambda: gateway.worker.running == 1)
-    gateway.worker.script.pause_after = None
+    # For the next attempt alone: the first goes on waiting.
+    gateway.worker.script = replace(gateway.worker.script, pause_after=None)
     attempt = Attempt(request_id=request_id, number=1)
     gateway.scheduler.send(
         requeued=sched.Requeued(
