@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,11 @@ pytest.importorskip("triton")
 
 _KERNELS = "weir_worker.attention.triton_kernel"
 _CPU = torch.device("cpu")
+
+
+def in_long_runs(*cases: tuple[object, ...]) -> list[Any]:
+    """The interpreter takes a second for each: what others nearly show is left to `make soak`."""
+    return [pytest.param(*case, marks=pytest.mark.soak) for case in cases]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,15 +94,27 @@ def test_every_group_of_query_heads(group: int) -> None:
     assert worst_error([(63, 1), (64, 1), (15, 2), (0, 17)], heads=(2 * group, 2)) < 1e-5
 
 
-@pytest.mark.parametrize("window", [None, 512])
-@pytest.mark.parametrize("keys", [255, 256, 257, 1025, 4100])
+@pytest.mark.parametrize(
+    ("keys", "window"),
+    [
+        *((256, None), (257, None), (4100, None), (1025, 512)),
+        *in_long_runs((255, None), (1025, None), (255, 512), (256, 512), (257, 512), (4100, 512)),
+    ],
+)
 def test_a_decode_whose_keys_are_cut_into_parts(keys: int, window: int | None) -> None:
     """Up to 4 tiles of 64 keys are one part; 4,096 keys are the first to have 16 of them."""
     assert worst_error([(keys - 1, 1), (3, 1)], block_size=64, heads=(2, 1), window=window) < 1e-5
 
 
-@pytest.mark.parametrize("head_dim", [24, 64, 80, 128, 256])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("head_dim", "dtype"),
+    [
+        *((size, torch.float32) for size in (24, 64, 256)),
+        *((size, torch.bfloat16) for size in (80, 128)),
+        *in_long_runs(*((size, torch.float32) for size in (80, 128))),
+        *in_long_runs(*((size, torch.bfloat16) for size in (24, 64, 256))),
+    ],
+)
 def test_head_sizes_and_dtypes(head_dim: int, dtype: torch.dtype) -> None:
     bound = 1e-5 if dtype == torch.float32 else 2e-2
     slices = [(40, 1), (20, 40)]
@@ -166,7 +184,7 @@ def test_it_says_that_triton_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("capability", [pytest.param(80, marks=pytest.mark.soak), 90])
 def test_the_compiler_takes_the_kernels(capability: int, tmp_path: object) -> None:
     """Machine code for A100 and H100, within their shared memory; the compiler needs no GPU."""
     command = [sys.executable, "-m", "tests.worker.numerics.compile_kernels", str(capability)]
