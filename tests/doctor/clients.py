@@ -10,6 +10,7 @@ import grpc
 
 from tests.e2e.deployment import Deployment
 from weir.common.v1.sampling_pb2 import SamplingParams
+from weir.common.v1.subject_pb2 import LatencySla, RequestClass
 from weir.gateway.v1.inference_service_pb2 import GenerateRequest, TokenInput
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Clients:
     Attributes:
         every_s: seconds between its requests, whether or not they are answered; 0: one after the
             other.
+        offline: of the class batch, for throughput.
     """
 
     number: int
@@ -49,6 +51,7 @@ class Clients:
     output: int = 8
     tenant: str = "acme"
     every_s: float = 0.0
+    offline: bool = False
 
 
 class Running:
@@ -93,6 +96,9 @@ class Running:
             max_new_tokens=clients.output,
             sampling=SamplingParams(temperature=0.0, ignore_eos=True),
         )
+        if clients.offline:
+            setattr(request, "class", RequestClass.REQUEST_CLASS_BATCH)
+            request.latency_sla = LatencySla.LATENCY_SLA_THROUGHPUT
         metadata = self._stack.metadata(clients.tenant)
         call = stub.Generate(request, metadata=metadata, timeout=_LONGEST_S)
         try:

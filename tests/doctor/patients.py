@@ -75,7 +75,7 @@ THROUGHPUT = (
     Patient(
         "KV blocks short",
         [Clients(4, fresh(3_000), output=20)],
-        [Clients(14, fresh(3_000), output=20)],
+        [Clients(24, fresh(3_000), output=20)],
         first=("kv_pressure",),
     ),
     Patient(
@@ -126,6 +126,17 @@ TTFT = (
         asked=("ttft",),
         first=("slow_intake",),
         ratelimiter_slow=True,
+    ),
+    Patient(
+        "batches wait to fill",
+        # Now and then: a window is of an idle worker.
+        [Clients(1, _SHORT, output=2, every_s=0.45, offline=True)],
+        [Clients(1, _SHORT, output=2, every_s=0.45, offline=True)],
+        asked=("ttft",),
+        first=("batch_window",),
+        before=parameters(offline_batch_wait_ms=0),
+        between=parameters(offline_batch_wait_ms=100),
+        soak=True,
     ),
     Patient(
         "hits lost",

@@ -102,6 +102,7 @@ class Site:
                 getattr(one.parameters, name) == value
                 for one in workers
                 for name, value in parameters.items()
+                if hasattr(one.parameters, name)
             )
 
         await until(self.stack.workers, has, "the parameters of the workers")

@@ -23,5 +23,6 @@ class BatchWindow:
                 f"{evidence.waiting.of(Blocked.BATCH_WINDOW):.1f} requests wait for a batch to "
                 f"fill on average, {evidence.waited.of(Blocked.BATCH_WINDOW):.1f} before",
             ),
-            remedy="lower `batch_wait_ms` of the model's parameters, or use continuous batching",
+            remedy="lower `batch_wait_ms` of the model's parameters, or for the class batch "
+            "`offline_batch_wait_ms`; or use continuous batching",
         )
