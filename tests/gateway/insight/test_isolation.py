@@ -4,6 +4,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.gateway.harness import Gateway
 from tests.gateway.insight.asking import ADMIN_SECRET, bearer, explain, listed, stub
@@ -90,6 +91,8 @@ async def test_lists_are_filtered_and_come_in_pages(gateway: Gateway) -> None:
     [
         ({"page_size": 1_001}, "page_size is 1001; it must be from 1 to 1000"),
         ({"page_token": "x"}, "page_token"),
+        ({"from_time": Timestamp(seconds=13_485_761_276_225)}, "from_time"),
+        ({"from_time": Timestamp(nanos=-1)}, "from_time"),
         ({"page_token": "MQ=="}, "page_token"),
     ],
 )

@@ -25,7 +25,7 @@ def newest(
     """One more than the page that a query asks for, if there are so many.
 
     Raises:
-        InvalidField: the page's size or token.
+        InvalidField: the page's size or token, or the time.
     """
     most, before = page_size(query.page_size), read_place(query.page_token)
     found = sorted(
@@ -101,8 +101,17 @@ def _add_moments(summary: RequestSummary, trail: Trail) -> None:
             return
 
 
+def _earliest_us(query: ListRequestsRequest) -> int:
+    if not query.HasField("from_time"):
+        return 0
+    try:
+        return query.from_time.ToMicroseconds()
+    except ValueError as error:
+        raise InvalidField("from_time", str(error), "a time of the years 1 to 9999") from None
+
+
 def _matching(book: RequestBook, query: ListRequestsRequest, tenant_id: str) -> Iterator[Trail]:
-    from_us = query.from_time.ToMicroseconds() if query.HasField("from_time") else 0
+    from_us = _earliest_us(query)
     any_state = RequestState.REQUEST_STATE_UNSPECIFIED
     for trail in book.trails(tenant_id):
         if trail.arrived_us < from_us:
