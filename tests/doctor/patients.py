@@ -50,7 +50,7 @@ _STEADY = Clients(1, _SHORT, every_s=0.1)
 HEALTHY = (
     Patient("healthy", _USUAL, _USUAL),
     Patient("healthy, less load", _USUAL, [Clients(2, _SHORT)], soak=True),
-    Patient("healthy, more load", [Clients(2, _SHORT)], [Clients(8, _SHORT)]),
+    Patient("healthy, more load", [Clients(2, _SHORT)], [Clients(8, _SHORT)], soak=True),
 )
 THROUGHPUT = (
     Patient(
@@ -84,6 +84,7 @@ THROUGHPUT = (
         [Clients(8, _SHORT)],
         first=("tight_limits",),
         between=parameters(max_batch_size=2),
+        soak=True,
     ),
     Patient(
         "max_step_tokens lowered",
