@@ -98,7 +98,7 @@ def allocate_for(operations: int) -> None:
 
 
 def test_the_allocator_does_not_drift() -> None:
-    allocate_for(60_000)
+    allocate_for(30_000)
 
 
 @pytest.mark.soak
