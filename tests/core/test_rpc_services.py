@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from opentelemetry.trace import SpanKind
 from pydantic import SecretStr
 
-from tests.core.support import SERVICE, echo_server, eventually
+from tests.core.support import SERVICE, Echo, echo_server, eventually
 from tests.otlp_sink import otlp_sink
 from weir_core.errors import Reason
 from weir_core.errors.status import from_rpc_error
@@ -21,7 +21,12 @@ from weir_core.rpc.health import ServerHealth, add_health
 from weir_core.rpc.interceptors import ServiceAuthInterceptor
 from weir_core.rpc.server import add_reflection
 from weir_core.telemetry.context import bind_request, current_request_id
-from weir_core.telemetry.span_context import context_from, current_traceparent, traceparent_of
+from weir_core.telemetry.span_context import (
+    begin_no_traces,
+    context_from,
+    current_traceparent,
+    traceparent_of,
+)
 from weir_core.telemetry.tracing import Tracing, setup_tracing
 
 REAL = "weir.worker.v1.WorkerService"
@@ -204,6 +209,25 @@ async def test_an_unrecorded_trace_is_passed_on_and_costs_no_span() -> None:
                 assert (told.decode() == f"00-{trace}-00") is not recorded, sent
         await asyncio.to_thread(tracing.shutdown)
         assert len(sink.spans) == 3
+
+
+async def test_looks_that_repeat_begin_no_traces_and_their_faults_are_seen() -> None:
+    async def broken(request: bytes, context: Any) -> bytes:
+        raise ValueError
+
+    async def look(echo: Echo, name: str) -> None:
+        begin_no_traces()
+        await echo.unary(name)(b"")
+
+    async with otlp_sink() as sink:
+        tracing = setup_tracing("weir-x", endpoint=sink.endpoint, sample_ratio=1.0)
+        async with echo_server(tracing=tracing, U=("unary", ok), B=("unary", broken)) as echo:
+            await asyncio.create_task(look(echo, "U"))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await asyncio.create_task(look(echo, "B"))
+            await echo.unary("U")(b"")
+        await asyncio.to_thread(tracing.shutdown)
+        assert sorted(span.name for span in sink.spans) == [f"{SERVICE}/B", f"{SERVICE}/U"]
 
 
 async def test_without_an_endpoint_ids_are_made_and_passed_on_but_nothing_is_kept() -> None:

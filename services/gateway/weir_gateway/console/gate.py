@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from weir_core.errors import InvalidField, Reason, WeirError
 from weir_core.telemetry.context import bind_request
+from weir_core.telemetry.span_context import begin_no_traces
 from weir_gateway.console.origin import Origins
 from weir_gateway.console.pace import Pace
 from weir_gateway.console.session_store import Session, SessionStore
@@ -86,6 +87,7 @@ class Gate:
 
     def _route(self, path: str, method: str, handler: Handler, *, admin: bool) -> Route:
         async def serve(request: Request) -> Response:
+            begin_no_traces()
             visit = Visit(request, await self.enter(request, changes=method != "GET"))
             if admin:
                 visit.who.require_admin()

@@ -10,6 +10,7 @@ import orjson
 from weir_core.errors import Reason, WeirError
 from weir_core.tasks import end_task
 from weir_core.telemetry.logs import get_logger
+from weir_core.telemetry.span_context import begin_no_traces
 from weir_gateway.console.session_store import Session, SessionStore
 
 _log = get_logger(__name__)
@@ -159,6 +160,7 @@ class Live:
 
     async def _follow(self, scope: str, feed: _Feed) -> None:
         """Makes the states of one scope while somebody looks."""
+        begin_no_traces()
         async with aclosing(self._ticks(_STEP_S)) as ticks:
             async for _ in ticks:
                 try:

@@ -10,6 +10,7 @@ from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
 from weir.scheduler.v1.worker_report_pb2 import WorkerLoad
 from weir_core.clock import Clock
 from weir_core.repeating import Repeating
+from weir_core.telemetry.span_context import begin_no_traces
 from weir_gateway.flow.live_request import LiveRequest
 from weir_gateway.history.far_reader import FarLook
 from weir_gateway.history.joining import busiest_tenants, join
@@ -140,6 +141,7 @@ class HistoryKeeper:
         self._hurry.clear()
 
     async def _sample(self) -> None:
+        begin_no_traces()
         look = await self._look(self._busiest if self._watchers else ())
         now_us = self._clock.monotonic_us()
         sample = HistorySample(
