@@ -181,10 +181,11 @@ TENANT = (
     ),
     Patient(
         "long prompts in the same steps",
-        [Clients(2, fresh(4_000), output=4, tenant="acme"), _BOB],
+        [Clients(2, fresh(3_000), output=4, tenant="acme"), _BOB],
         [
-            Clients(2, fresh(4_000), output=4, tenant="acme"),
-            Clients(8, fresh(4_000), output=2, tenant="globex"),
+            # All of them have KV blocks at once: nobody waits in the queue.
+            Clients(2, fresh(3_000), output=4, tenant="acme"),
+            Clients(8, fresh(3_000), output=2, tenant="globex"),
         ],
         asked=_ASK,
         first=("needs_dedicated_pool",),

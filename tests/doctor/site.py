@@ -15,11 +15,14 @@ from tests.cli.command import Ended, weir
 from tests.doctor.clients import Clients, Running
 from tests.e2e.deployment import Deployment, deployed
 from tests.e2e.wait import until
+from weir.scheduler.v1.scheduler_service_pb2 import PoolStatus, WorkerView
 
 # A fifth more than the doctor needs, of each tenant that runs.
 _ENOUGH = 24
 _SHORTEST_S = 2.4
 _LONGEST_S = 90.0
+# Of parameters that nobody has set.
+_BOUNDS = {"max_batch_size": 64, "max_batch_tokens": 65_536, "max_concurrent_requests": 256}
 _LIMITS = [
     {"resource": "concurrency", "limit": 200},
     {"resource": "requests", "rate": "10000/s"},
@@ -95,19 +98,22 @@ class Site:
         document = yaml.safe_load(self.directory.read_text())
         edit(document)
         self.directory.write_text(yaml.safe_dump(document))
-        parameters = document["models"][0].get("parameters", {})
+        bounds = _BOUNDS | document["models"][0].get("parameters", {})
+        kinds = [pool.get("isolation") for pool in document.get("pools", [])]
 
-        def has(workers: Any) -> bool:
-            return all(
+        def has(seen: tuple[Sequence[WorkerView], Sequence[PoolStatus]]) -> bool:
+            workers, pools = seen
+            return all(not kinds or pool.isolation == kinds[0] for pool in pools) and all(
                 getattr(one.parameters, name) == value
                 for one in workers
-                for name, value in parameters.items()
+                for name, value in bounds.items()
                 if hasattr(one.parameters, name)
             )
 
-        await until(self.stack.workers, has, "the parameters of the workers")
-        # Pools and tenants go the same way, at the same moment.
-        await asyncio.sleep(0.5)
+        await until(self._scheduled, has, "the rules of pools and workers")
+
+    async def _scheduled(self) -> tuple[Sequence[WorkerView], Sequence[PoolStatus]]:
+        return await self.stack.workers(), await self.stack.pools()
 
 
 def parameters(**values: int) -> Callable[[dict[str, Any]], None]:

@@ -16,8 +16,10 @@ from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceStub
 from weir.ratelimiter.v1.ratelimiter_service_pb2 import ExplainRequest, LimitStatus
 from weir.ratelimiter.v1.ratelimiter_service_pb2_grpc import RateLimiterServiceStub
 from weir.scheduler.v1.scheduler_service_pb2 import (
+    GetPoolStatusRequest,
     ListQueueRequest,
     ListWorkersRequest,
+    PoolStatus,
     WorkerView,
 )
 from weir.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
@@ -98,6 +100,12 @@ class Deployment:
         async with self.inside("scheduler") as channel:
             stub = SchedulerServiceStub(channel)
             return list((await stub.ListWorkers(ListWorkersRequest(), timeout=10)).workers)
+
+    async def pools(self) -> list[PoolStatus]:
+        """Pools as the scheduler sees them."""
+        async with self.inside("scheduler") as channel:
+            stub = SchedulerServiceStub(channel)
+            return list((await stub.GetPoolStatus(GetPoolStatusRequest(), timeout=10)).pools)
 
     async def queued(self) -> int:
         """Requests that wait at the scheduler."""
