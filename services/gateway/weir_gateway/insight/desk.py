@@ -151,14 +151,15 @@ class InsightDesk:
         if row is None:
             raise WeirError(
                 Reason.NOT_FOUND,
-                f"no gateway remembers such a request ({self._keep_s / 60:.0f} min), and the "
-                f"ledger has no charge of it{silent if unasked else ''}",
+                f"no gateway remembers such a request ({self._keep_s / 60:.0f} min, and less if it "
+                "was restarted), and the ledger has no charge of it; one whose gateway died is "
+                f"charged when its lease ends{silent if unasked else ''}",
                 field="request_id",
             )
         told = explanation_from(row)
         told.missing.append(
-            f"no gateway remembers it any more (explain_keep_s, {self._keep_s:.0f} s): what "
-            f"follows is of the ledger alone{silent if unasked else ''}"
+            f"no gateway remembers it any more (explain_keep_s, {self._keep_s:.0f} s, or its gateway "
+            f"was restarted): what follows is of the ledger alone{silent if unasked else ''}"
         )
         return told
 
