@@ -158,8 +158,9 @@ class InsightDesk:
             )
         told = explanation_from(row)
         told.missing.append(
-            f"no gateway remembers it any more (explain_keep_s, {self._keep_s:.0f} s, or its gateway "
-            f"was restarted): what follows is of the ledger alone{silent if unasked else ''}"
+            f"no gateway remembers it any more (explain_keep_s, {self._keep_s:.0f} s, or its "
+            "gateway was restarted): what follows is of the ledger alone"
+            f"{silent if unasked else ''}"
         )
         return told
 
