@@ -14,6 +14,8 @@ ARGS ?=
 # Parts that must not be skipped by tests, such as REQUIRE=model. See CONTRIBUTING.md.
 REQUIRE ?=
 export REQUIRE
+# Where it is set, each process compiles all that it imports: seconds of a core for each service.
+unexport PYTHONDONTWRITEBYTECODE
 
 PACKAGES := pyproject.toml libs/weir_client/pyproject.toml constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
