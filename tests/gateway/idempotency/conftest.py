@@ -22,8 +22,8 @@ async def url(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_pair(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
-    settings = {"idempotency_lease_s": 1.0, "idempotency_max_bytes": 20_000}
-    async with running_pair(tmp_path_factory.mktemp("pair"), url, **settings) as pair:
+    folder = tmp_path_factory.mktemp("pair")
+    async with running_pair(folder, url, idempotency_max_bytes=20_000) as pair:
         yield pair
 
 

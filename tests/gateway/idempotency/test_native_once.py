@@ -43,7 +43,7 @@ async def test_native_calls_replay_their_messages(pair: Pair) -> None:
 
 async def test_a_native_call_whose_deadline_passes_finds_its_answer(pair: Pair) -> None:
     pair.first.worker.script = Script(pause_after=2)
-    assert await refusal(pair.first, "late", timeout=1.0) is Reason.DEADLINE_EXCEEDED
+    assert await refusal(pair.first, "late", timeout=3.0) is Reason.DEADLINE_EXCEEDED
     assert await refusal(pair.second, "late") is Reason.IDEMPOTENCY_IN_PROGRESS
     pair.first.worker.resume.set()
     await eventually(lambda: pair.charges == 1)
