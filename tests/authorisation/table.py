@@ -199,6 +199,7 @@ ROUTES: dict[str, HttpRow] = {
     "GET /v1/models": _KEY,
     "GET /v1/models/{name:path}": HttpRow(Door.TENANT, "model"),
     "GET /v1/limits": _KEY,
+    "GET /v1/requests/{request_id}": _one("request"),
     "GET /healthz": _OPEN,
     "GET /healthz/live": _OPEN,
     "GET /healthz/ready": _OPEN,

@@ -278,6 +278,7 @@ class Edge:
                 *self._rooms.routes(),
                 *self._sessions.routes(self._reception, self._models),
                 *self._prefixes.routes(),
+                *self.insight.routes(self._reception),
             ],
         )
 

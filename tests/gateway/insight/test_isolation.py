@@ -4,12 +4,14 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.json_format import ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.gateway.harness import Gateway
 from tests.gateway.insight.asking import ADMIN_SECRET, bearer, explain, listed, stub
 from weir.common.v1.lifecycle_pb2 import Outcome
 from weir.gateway.v1.insight_service_pb2 import (
+    Explanation,
     GetConfigurationRequest,
     GetKvMapRequest,
     RequestState,
@@ -38,6 +40,26 @@ async def test_an_id_of_another_tenant_is_none(gateway: Gateway) -> None:
         nobodys = await refused(gateway, "req_" + "0" * 32, globex)
         assert await refused(gateway, request_id, globex) == nobodys
         assert nobodys[0] == "NOT_FOUND"
+
+
+async def test_over_http_a_key_reads_what_it_reads_over_grpc(gateway: Gateway) -> None:
+    bad = await gateway.chat(max_tokens=0)
+    request_id = str(bad.headers["x-request-id"])
+    page = await gateway.http.get(f"/v1/requests/{request_id}")
+    assert page.status_code == 200
+    told = page.json()
+    assert told.pop("object") == "request.explanation"
+    own = await explain(gateway, request_id, gateway.key.secret)
+    assert ParseDict(told, Explanation()) == own
+    assert bad.json()["error"]["message"] in told["sentences"][0]
+    others = {"authorization": f"Bearer {gateway.other_key.secret}"}
+    for unknown in (request_id, "req_" + "0" * 32):
+        nothing = await gateway.http.get(f"/v1/requests/{unknown}", headers=others)
+        assert nothing.status_code == 404
+        assert nothing.json()["error"]["reason"] == "NOT_FOUND"
+    unreadable = await gateway.http.get("/v1/requests/no%20id")
+    assert unreadable.status_code == 400
+    assert unreadable.json()["error"]["param"] == "request_id"
 
 
 async def test_lists_hold_the_callers_own(gateway: Gateway) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import grpc
+from starlette.routing import Route
 
 from weir.gateway.v1.insight_peer_service_pb2_grpc import (
     add_InsightPeerServiceServicer_to_server,
@@ -23,6 +24,7 @@ from weir_gateway.insight.gateway_register import GatewayRegister
 from weir_gateway.insight.peer_servicer import InsightPeerServicer
 from weir_gateway.insight.peers import Peers
 from weir_gateway.insight.request_book import RequestBook
+from weir_gateway.insight.request_route import RequestRoute
 from weir_gateway.insight.servicer import InsightServicer
 from weir_gateway.insight.sources import Open, Sources
 from weir_gateway.links.scheduler_reader import SchedulerReader
@@ -65,6 +67,7 @@ class InsightRoom:
         gateway_id: str,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._scheduler = SchedulerReader(open_schedulers())
         self._register = GatewayRegister(state, clock, gateway_id)
         self.book = RequestBook(
@@ -95,6 +98,10 @@ class InsightRoom:
         servicer = InsightServicer(self.desk, Viewers(reception, admin), admin)
         add_InsightServiceServicer_to_server(servicer, server)
         add_InsightPeerServiceServicer_to_server(InsightPeerServicer(self.desk), server)
+
+    def routes(self, reception: Reception) -> list[Route]:
+        """What the HTTP door serves."""
+        return RequestRoute(reception, self.desk, self._clock).routes()
 
     def start(self, public: str, internal: str) -> None:
         """Tells the other gateways where this one is.

@@ -54,7 +54,11 @@ def _head(told: Explanation) -> Iterator[str]:
     elif told.state == RequestState.REQUEST_STATE_RUNNING:
         record = told.lifecycle
         made = record.usage.completion_tokens
-        yield f"It runs on worker {record.worker_id}, attempt {record.attempts}: {made} tokens yet."
+        where = f"worker {record.worker_id}, attempt {record.attempts}"
+        if made:
+            yield f"It runs on {where}: {made} tokens so far."
+        else:
+            yield f"It is at {where}: its prompt waits or is being computed there, no token yet."
     elif told.HasField("lifecycle"):
         yield from _ended(told)
 
