@@ -12,6 +12,8 @@ const COLORS = {
   decode: "series-1",
   settle: "series-6",
 };
+// What began in the worker is told with the first token: until then the two cannot be told apart.
+const AT_WORKER = "at the worker: its prompt waits or is being computed";
 const MEANING = {
   intake: "read, validated, rendered, tokenised",
   reserve: "tokens reserved in the account",
@@ -55,7 +57,9 @@ export function waterfall(phases, summary) {
 function bar(phase, at, whole) {
   const seconds = phase.duration_s;
   const share = (seconds ?? whole) / whole;
-  const text = `${phase.name}: ${MEANING[phase.name] ?? ""}, ${phase.end_time ? duration(seconds) : "under way"}`;
+  const meaning =
+    phase.name === "dispatch" && !phase.end_time ? AT_WORKER : (MEANING[phase.name] ?? "");
+  const text = `${phase.name}: ${meaning}, ${phase.end_time ? duration(seconds) : "under way"}`;
   const vars = {
     left: at(phase.start_time),
     width: phase.end_time ? `${Math.max(0.2, share * 100)}%` : "auto",
