@@ -10,7 +10,8 @@ from pydantic_settings import SettingsConfigDict
 
 from tests.core.support import handlers
 from weir_core.config import ServiceSettings
-from weir_core.process import ServiceRuntime, run_service
+from weir_core.process.runtime import ServiceRuntime
+from weir_core.process.start import run_service
 from weir_core.rpc.finish import finish
 from weir_core.rpc.interceptors import default_interceptors
 from weir_core.rpc.server import create_server

@@ -1,7 +1,7 @@
 import httpx2
 from prometheus_client import Counter, Histogram
 
-from weir_core.process import HttpServer
+from weir_core.process.http import HttpServer
 from weir_core.telemetry import metrics
 from weir_core.telemetry.metrics import LabelCap, create_registry
 from weir_core.telemetry.metrics_app import metrics_app

@@ -4,7 +4,8 @@ import asyncio
 import signal
 import sys
 
-from weir_core.process import ServiceRuntime, run_service
+from weir_core.process.runtime import ServiceRuntime
+from weir_core.process.start import run_service
 from weir_gateway.app import GatewayApp
 from weir_gateway.settings import GatewaySettings
 

@@ -2,7 +2,8 @@
 
 import sys
 
-from weir_core.process import ServiceRuntime, run_service
+from weir_core.process.runtime import ServiceRuntime
+from weir_core.process.start import run_service
 from weir_ratelimiter.app import RateLimiterApp
 from weir_ratelimiter.envoy.servicer import SERVICE as ENVOY_SERVICE
 from weir_ratelimiter.settings import RateLimiterSettings

@@ -2,7 +2,8 @@
 
 import sys
 
-from weir_core.process import ServiceRuntime, run_service
+from weir_core.process.runtime import ServiceRuntime
+from weir_core.process.start import run_service
 from weir_scheduler.app import SchedulerApp
 from weir_scheduler.settings import SchedulerSettings
 
