@@ -177,6 +177,27 @@ async def test_a_broken_call_is_text(gateway: Gateway) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
+async def test_strict_calls_of_a_free_answer_are_bound_from_tag_to_tag(gateway: Gateway) -> None:
+    tools: Any = [
+        {"type": "function", "function": TOOLS[0]["function"] | {"strict": True}},
+        TOOLS[1],
+    ]
+    gateway.worker.script = Script(pieces=["Well. ", *CALL], finish=STOP)
+    answer = await gateway.openai().chat.completions.create(
+        model=MODEL, messages=USER, tools=tools, max_tokens=120
+    )
+    (choice,) = answer.choices
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", "Well.")
+    told = json.loads(gateway.worker.specs[-1].grammar.tagged_json)
+    assert (told["begin"], told["end"]) == ("<tool_call>", "</tool_call>")
+    jsonschema.validate({"name": "weather", "arguments": {"city": "Paris"}}, told["schema"])
+    jsonschema.validate({"name": "now", "arguments": {"any": 1}}, told["schema"])
+    for arguments in ({}, {"city": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"name": "weather", "arguments": arguments}, told["schema"])
+    assert "strict" not in prompt_of(gateway)
+
+
 def _function(**fields: Any) -> dict[str, Any]:
     return {"tools": [{"type": "function", "function": {"name": "f"} | fields}]}
 
@@ -197,7 +218,7 @@ def _calls(**function: Any) -> dict[str, Any]:
         (_function(name="a b"), "tools[0].function.name"),
         (_function(parameters=[]), "tools[0].function.parameters"),
         (_function(description="\ud800"), "tools[0].function.parameters"),
-        (_function(strict=True), "tools[0].function.strict"),
+        (_function(strict=1), "tools[0].function.strict"),
         (_function(nonsense=1), "tools[0].function.nonsense"),
         ({"tool_choice": "required"}, "tool_choice"),
         (_function() | {"tool_choice": "any"}, "tool_choice"),

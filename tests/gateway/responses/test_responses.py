@@ -280,7 +280,7 @@ async def test_log_probabilities_that_are_included(gateway: Gateway) -> None:
         ({"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, "tools[0].type"),
         ({"tools": [{"type": "code_interpreter", "container": {}}]}, "tools[0].type"),
         ({"tools": [{"type": "mcp", "server_label": "s"}]}, "tools[0].type"),
-        ({"tools": [TOOL | {"strict": True}]}, "tools[0].strict"),
+        ({"tools": [TOOL | {"strict": 1}]}, "tools[0].strict"),
         ({"tools": [TOOL], "tool_choice": {"type": "mcp"}}, "tool_choice.type"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"truncation": "auto"}, "truncation"),

@@ -109,6 +109,31 @@ def test_any_schema_is_met(make: Callable[[], Driver], wanted: dict[str, Any], s
         assert len(driver.record("r").tokens) == 480
 
 
+def tagged(begin: str, wanted: Any, end: str) -> Grammar:
+    told = {"begin": begin, "schema": wanted, "end": end}
+    return Grammar(GrammarKind.TAGGED_JSON, json.dumps(told))
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 1000))
+def test_free_text_is_bound_between_tags(make: Callable[[], Driver], seed: int) -> None:
+    """Any `e` opens a tag here; a random model writes many."""
+    driver = make()
+    wanted = {"type": "object", "properties": {"to": {"enum": ["x", "yz"]}}, "required": ["to"]}
+    grammar = tagged("e", wanted | {"additionalProperties": False}, "|")
+    sampling = SamplingParams(temperature=1.3, seed=seed)
+    driver.submit("r", PROMPT, 300, grammar=grammar, sampling=sampling)
+    driver.run()
+    text = driver.record("r").text
+    _, *parts = text.split("e")
+    assert parts
+    whole = parts if driver.reason("r") is FinishReason.STOP else parts[:-1]
+    for part in whole:
+        bound, end, _ = part.partition("|")
+        assert end
+        jsonschema.validate(json.loads(bound), wanted)
+
+
 def test_batch_mates_and_preemption_change_nothing(make: Callable[[], Driver]) -> None:
     wanted = schema(_object({"a": {"type": "string", "maxLength": 12}, "b": {"type": "integer"}}))
     alone, free = make(), make()
@@ -179,6 +204,9 @@ def test_a_grammar_that_grows_too_complex_is_the_requests_own_fault(
 
 
 BAD: list[tuple[Grammar, str]] = [
+    (tagged("e", {"properties": {"x": {"uniqueItems": True}}}, "|"), r"tagged.*\$\.properties\.x"),
+    (tagged("e", {"properties": {"x": {"multipleOf": 499_979}}}, "|"), "multipleOf"),
+    (tagged("", {}, "|"), "begin and end"),
     (schema({"properties": {"x": {"items": {"uniqueItems": True}}}}), r"\$\.properties\.x\.items"),
     (schema({"$defs": {"d": {"type": "nope"}}, "$ref": "#/$defs/d"}), r"\$\.\$defs\.d.*nope"),
     (schema({"properties": {"a b": {"$ref": "#/$defs/no"}}}), r'\$\.properties\["a b"\].*no'),

@@ -26,7 +26,8 @@ def asked(prepared: PreparedRequest, request_id: str) -> dict[str, Attribute]:
         names.PRIORITY: prepared.priority,
     }
     if not prepared.embed_lengths:
-        told[names.GEN_AI_OUTPUT_TYPE] = "text" if prepared.output_format is None else "json"
+        bound = prepared.output_format is not None and prepared.output_format.kind != "tagged_json"
+        told[names.GEN_AI_OUTPUT_TYPE] = "json" if bound else "text"
         told[names.GEN_AI_REQUEST_MAX_TOKENS] = prepared.max_new_tokens
         told[names.GEN_AI_REQUEST_TEMPERATURE] = sampling.temperature
         told[names.GEN_AI_REQUEST_TOP_P] = sampling.top_p

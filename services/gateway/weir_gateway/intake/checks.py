@@ -25,7 +25,7 @@ def check_request(request: GenerationRequest) -> None:
     _check_input(request)
     check_sampling(request.sampling, request.names)
     if request.output_format is not None:
-        _check_format(request)
+        check_format(request)
     if not 0 <= request.priority <= MAX_PRIORITY:
         raise InvalidField("priority", request.priority, f"from 0 to {MAX_PRIORITY}")
     check_conversation_id(request.conversation_id)
@@ -132,7 +132,8 @@ def check_token_count(field: str, token_ids: Collection[object]) -> None:
         raise InvalidField(field, Shape(list(token_ids)), f"at most {MAX_TOKEN_IDS} token ids")
 
 
-def _check_format(request: GenerationRequest) -> None:
+def check_format(request: GenerationRequest) -> None:
+    """Checks the format of a request that has one, and what goes with it. Raises InvalidField."""
     assert request.output_format is not None
     request.output_format.check()
     if request.sampling.min_tokens:

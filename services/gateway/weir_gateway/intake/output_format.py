@@ -20,8 +20,9 @@ class OutputFormat:
     """One grammar.
 
     Attributes:
-        kind: `json_schema`, `regex` or `lark`, as `weir.common.v1.Grammar` has them.
-        text: the schema as JSON, the expression, the grammar.
+        kind: `json_schema`, `regex`, `lark` or `tagged_json`, as `weir.common.v1.Grammar` has
+            them.
+        text: the schema as JSON, the expression, the grammar, the tags and their schema.
         field: what the door calls it.
     """
 

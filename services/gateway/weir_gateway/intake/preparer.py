@@ -12,6 +12,7 @@ from weir_core.errors.refusal import over_context
 from weir_gateway.caller.caller import Caller
 from weir_gateway.directory.follower import Directory
 from weir_gateway.intake.assembly import assembled
+from weir_gateway.intake.bound_calls import with_bound_calls
 from weir_gateway.intake.checks import (
     check_max_new_tokens,
     check_min_tokens,
@@ -77,6 +78,8 @@ class Preparer:
         text = self._texts.get(model.name, version.folder)
         check_vocabulary(request, text.vocab_size)
         call_format = _call_format(request, text)
+        if request.tool_use is not None and request.tool_use.call_schema:
+            request = with_bound_calls(request, request.tool_use, text.call_format)
         prompt = await self._prompt(text, caller.tenant_id, request, model.max_context_tokens)
         most = _fitted_tokens(index, caller, request, model, prompt, wanted, parameters)
         if request.sampling.prompt_logprobs is not None:

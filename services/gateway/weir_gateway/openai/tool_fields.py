@@ -12,13 +12,14 @@ from weir_gateway.intake.json_checks import WRITABLE, is_writable
 from weir_gateway.intake.output_format import OutputFormat
 from weir_gateway.intake.shape import Shape
 from weir_gateway.openai.fields import Fields
-from weir_gateway.tools.call_schema import calls_schema
+from weir_gateway.tools.call_schema import call_schema, calls_schema
 from weir_gateway.tools.tool_use import ToolUse
 
 MAX_TOOLS = 128
 _FIELDS = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+_ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object"}
 _CHOICES = "none, auto, required, or an object of type function"
 
 Tool = dict[str, Any]
@@ -68,14 +69,12 @@ def tool_fields(tools: tuple[Tool, ...], *, choice: str, named: str, parallel: b
         choice: `auto`, `required`, or `named`.
         named: the one that must be called.
         parallel: several may be.
-
-    Raises:
-        WeirError: UNSUPPORTED_FIELD, arguments must be strict and nothing binds them.
     """
+    strict = [tool["function"].pop("strict", False) for tool in tools]
     if choice == "auto":
-        _refuse_strict(tools)
         names = frozenset(tool["function"]["name"] for tool in tools)
-        return ToolFields(tools, ToolUse(names, parallel=parallel))
+        schema = _strict_schema(tools, strict) if any(strict) else ""
+        return ToolFields(tools, ToolUse(names, parallel=parallel, call_schema=schema))
     callable_tools = [tool for tool in tools if not named or tool["function"]["name"] == named]
     most = None if parallel and not named else 1
     schema = orjson.dumps(calls_schema(callable_tools, most=most)).decode()
@@ -166,12 +165,10 @@ def _named(choice: Fields, tools: tuple[Tool, ...]) -> str:
     return name
 
 
-def _refuse_strict(tools: tuple[Tool, ...]) -> None:
-    for at, tool in enumerate(tools):
-        # Templates of models know nothing of it.
-        if tool["function"].pop("strict", False):
-            raise Fields({}, f"tools[{at}].function.").unsupported(
-                "strict",
-                "arguments are bound to their schema with tool_choice required or a named tool "
-                "alone, where it needs no strict",
-            )
+def _strict_schema(tools: tuple[Tool, ...], strict: list[bool]) -> str:
+    """Of a call: the arguments of tools that are not strict may be any object."""
+    bound = [
+        tool if is_strict else {"function": tool["function"] | {"parameters": _ANY_ARGUMENTS}}
+        for tool, is_strict in zip(tools, strict, strict=True)
+    ]
+    return orjson.dumps(call_schema(bound)).decode()

@@ -42,8 +42,6 @@ def to_tools(fields: Fields) -> tuple[ToolFields, dict[str, Any]]:
     if not tools or choice == "none":
         return ToolFields(), told
     usable = tuple(tool for tool in tools if not names or tool["function"]["name"] in names)
-    if choice == "auto":
-        _refuse_strict(tools)
     named = usable[0]["function"]["name"] if choice == "named" else ""
     found = tool_fields(usable, choice=choice, named=named, parallel=parallel)
     return replace(found, tools=tools), told
@@ -74,16 +72,6 @@ def _tool(at: int, value: Any) -> Tool:
     fields.refuse_unknown()
     check_writable(fields, "parameters", function)
     return {"type": "function", "function": function}
-
-
-def _refuse_strict(tools: tuple[Tool, ...]) -> None:
-    for at, tool in enumerate(tools):
-        if tool["function"].get("strict"):
-            raise Fields({}, f"tools[{at}].").unsupported(
-                "strict",
-                "arguments are bound to their schema with tool_choice required or a named tool "
-                "alone, where it needs no strict",
-            )
 
 
 def _told(tool: Tool) -> dict[str, Any]:

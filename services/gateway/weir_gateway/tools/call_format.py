@@ -27,6 +27,11 @@ class CallFormat:
     bare: bool = False
     call_id: str = "call_"
 
+    @property
+    def bindable(self) -> bool:
+        """Whether a grammar can find calls in a free answer: each has marks of its own."""
+        return bool(self.opening and self.end and not self.separator)
+
 
 HERMES = CallFormat("hermes", "<tool_call>", end="</tool_call>")
 LLAMA3 = CallFormat("llama3", "<|python_tag|>", separator=";", bare=True)

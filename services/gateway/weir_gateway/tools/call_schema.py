@@ -14,19 +14,23 @@ def calls_schema(tools: Sequence[Mapping[str, Any]], *, most: int | None) -> dic
         tools: in OpenAI's shape, at least one.
         most: calls at most; None for any number.
     """
+    one = call_schema(tools)
+    schema = {"$defs": one.pop("$defs"), "type": "array", "minItems": 1, "items": one}
+    if most is not None:
+        schema["maxItems"] = most
+    return schema
+
+
+def call_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The schema of one `{"name": ..., "arguments": ...}` of any of the tools."""
     functions = [tool["function"] for tool in tools]
-    schema: dict[str, Any] = {
+    return {
         "$defs": {
             f"tool{at}": _moved(function["parameters"], f"#/$defs/tool{at}")
             for at, function in enumerate(functions)
         },
-        "type": "array",
-        "minItems": 1,
-        "items": {"anyOf": [_call(at, function) for at, function in enumerate(functions)]},
+        "anyOf": [_call(at, function) for at, function in enumerate(functions)],
     }
-    if most is not None:
-        schema["maxItems"] = most
-    return schema
 
 
 def _call(at: int, function: Mapping[str, Any]) -> dict[str, Any]:

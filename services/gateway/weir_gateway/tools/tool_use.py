@@ -15,12 +15,15 @@ class ToolUse:
         enforced: the answer must be calls and is bound to a JSON array of them.
         parallel: there may be several.
         field: what the door calls the tools.
+        call_schema: that every call in a free answer must meet, as JSON; empty where nothing
+            binds them.
     """
 
     names: frozenset[str]
     enforced: bool = False
     parallel: bool = True
     field: str = "tools"
+    call_schema: str = ""
 
     def parser(self, form: CallFormat) -> CallParser:
         """What finds the calls of one answer."""

@@ -9,14 +9,11 @@ from threading import Lock
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from weir_core.errors import Reason, WeirError
-from weir_worker.grammars.multiples import multiples_problem
 from weir_worker.grammars.output_matcher import OutputMatcher
 from weir_worker.grammars.schema_fault import SchemaFault
+from weir_worker.grammars.sources import schema_source, tagged_schema, tagged_source
 from weir_worker.sampling.grammar import Grammar, GrammarKind
 
-# White space between the parts of JSON: enough to indent, and an end, since a small model
-# may never stop to write more of it.
-_WHITESPACE = r"\n? {0,8}"
 _LONGEST_PROBLEM = 300
 # A tenant's schemas are few and used again and again.
 _MOST_KEPT = 64
@@ -97,7 +94,9 @@ class GrammarCompiler:
                 raise self._refusal(grammar, "%json is not taken: send a schema as json_schema")
             return LLMatcher.grammar_from_lark(grammar.text)
         try:
-            return _schema_source(grammar.text)
+            if grammar.kind is GrammarKind.TAGGED_JSON:
+                return tagged_source(grammar.text)
+            return schema_source(grammar.text)
         except RecursionError:
             raise self._refusal(grammar, "it is nested too deeply") from None
         except ValueError as error:
@@ -105,16 +104,18 @@ class GrammarCompiler:
 
     def _refusal(self, grammar: Grammar, problem: str) -> WeirError:
         where = ""
-        if grammar.kind is GrammarKind.JSON_SCHEMA:
-            where, problem = self._located(grammar.text, problem)
+        if grammar.kind in (GrammarKind.JSON_SCHEMA, GrammarKind.TAGGED_JSON):
+            where, problem = self._located(grammar, problem)
         what = grammar.kind.value.replace("_", " ")
         line = " ".join(problem.split())[:_LONGEST_PROBLEM]
         return WeirError(
             Reason.INVALID_FIELD, f"the {what} cannot be used{where}: {line}", field="grammar"
         )
 
-    def _located(self, text: str, problem: str) -> tuple[str, str]:
+    def _located(self, grammar: Grammar, problem: str) -> tuple[str, str]:
         try:
+            tagged = grammar.kind is GrammarKind.TAGGED_JSON
+            text = tagged_schema(grammar.text) if tagged else grammar.text
             path, problem = SchemaFault(self._problem).find(json.loads(text), problem)
         except (ValueError, RecursionError):
             return "", problem
@@ -122,7 +123,7 @@ class GrammarCompiler:
 
     def _problem(self, schema: str) -> str:
         try:
-            return _problem_of(self._matcher(_schema_source(schema)))
+            return _problem_of(self._matcher(schema_source(schema)))
         except ValueError as error:
             return str(error)
 
@@ -133,12 +134,3 @@ def _problem_of(matcher: LLMatcher) -> str:
         matcher.compute_bitmask()
     problem: str = matcher.get_error()
     return _NOTHING_MATCHES if "NoExtensionBias" in problem else problem
-
-
-def _schema_source(schema: str) -> str:
-    problem = multiples_problem(json.loads(schema))
-    if problem:
-        raise ValueError(problem)
-    if schema == "true":
-        schema = "{}"
-    return LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})

@@ -10,6 +10,7 @@ _GRAMMARS = {
     GrammarKind.JSON_SCHEMA: "json_schema",
     GrammarKind.REGEX: "regex",
     GrammarKind.LARK: "lark_grammar",
+    GrammarKind.TAGGED_JSON: "strict",
 }
 _FINISHES = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 

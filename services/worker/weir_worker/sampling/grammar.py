@@ -11,13 +11,15 @@ class GrammarKind(StrEnum):
     JSON_SCHEMA = "json_schema"
     REGEX = "regex"
     LARK = "lark"
+    TAGGED_JSON = "tagged_json"
 
 
 class Grammar(msgspec.Struct, frozen=True, array_like=True):
     """A grammar as a client wrote it.
 
     Attributes:
-        text: JSON schema as JSON, regular expression, or Lark grammar with a rule `start`.
+        text: JSON schema as JSON, regular expression, Lark grammar with a rule `start`, or
+            `{"begin", "schema", "end"}` as JSON.
     """
 
     kind: GrammarKind

@@ -215,24 +215,30 @@ class Grammar(_message.Message):
     JSON_SCHEMA_FIELD_NUMBER: _builtins.int
     REGEX_FIELD_NUMBER: _builtins.int
     LARK_FIELD_NUMBER: _builtins.int
+    TAGGED_JSON_FIELD_NUMBER: _builtins.int
     json_schema: _builtins.str
     """JSON schema, as JSON text. `{"type": "object"}` asks for any JSON object."""
     regex: _builtins.str
     """Regular expression that the whole answer matches; no look-around, no back references."""
     lark: _builtins.str
     """Lark grammar with a rule `start`."""
+    tagged_json: _builtins.str
+    """Free text in which every `begin` is followed by JSON of a schema and `end`, as JSON text:
+    `{"begin": ..., "schema": ..., "end": ...}`.
+    """
     def __init__(
         self,
         *,
         json_schema: _builtins.str = ...,
         regex: _builtins.str = ...,
         lark: _builtins.str = ...,
+        tagged_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex", "tagged_json", b"tagged_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex", "tagged_json", b"tagged_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "regex", "lark"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "regex", "lark", "tagged_json"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
