@@ -1,4 +1,4 @@
-"""A span below one that is recorded: nothing is to be decided about it any more.
+"""A span that is recorded.
 
 The SDK's own span checks, copies and locks what only one task writes; it costs twice as much, and
 every request has ten of them.
@@ -6,15 +6,20 @@ every request has ten of them.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes
 
-SCOPE = InstrumentationScope("weir")
+_UNSET = Status()
+
+
+class Moment(NamedTuple):
+    """An event of a span, Unix nanoseconds."""
+
+    name: str
+    attributes: Mapping[str, Any]
+    time_ns: int
 
 
 class RecordedSpan(Span):
@@ -23,8 +28,7 @@ class RecordedSpan(Span):
     Args:
         name: low-cardinality name.
         context: its own ids, with the flag *sampled*.
-        parent: of its parent.
-        resource: of the process.
+        parent: of its parent; None for the root of a trace.
         kind, attributes, start_time, links: as of `Tracer.start_span`; Unix nanoseconds.
         export: gets it when it ends.
     """
@@ -33,52 +37,36 @@ class RecordedSpan(Span):
         self,
         name: str,
         context: SpanContext,
-        parent: SpanContext,
+        parent: SpanContext | None,
         *,
-        resource: Resource,
         kind: SpanKind,
         attributes: Attributes,
         start_time: int | None,
         links: Sequence[Link],
-        export: Callable[[ReadableSpan], None],
+        export: Callable[["RecordedSpan"], None],
     ) -> None:
-        self._name = name
-        self._context = context
-        self._parent = parent
-        self._resource = resource
-        self._kind = kind
-        self.attributes: dict[str, Any] = dict(attributes or {})
-        self._start_time = start_time or time.time_ns()
-        self._links = list(links)
-        self._export: Callable[[ReadableSpan], None] | None = export
-        self._events: list[Event] = []
-        self._status = Status()
+        self.name = name
+        self.context = context
+        self.parent = parent
+        self.kind = kind
+        self.attributes: dict[str, Any] = dict(attributes) if attributes else {}
+        self.start_time = start_time or time.time_ns()
+        self.end_time = 0
+        self.links = links
+        self.events: list[Moment] = []
+        self.status = _UNSET
+        self._export: Callable[[RecordedSpan], None] | None = export
 
     def end(self, end_time: int | None = None) -> None:
         """Exports it, once."""
         export, self._export = self._export, None
-        if export is None:
-            return
-        export(
-            ReadableSpan(
-                name=self._name,
-                context=self._context,
-                parent=self._parent,
-                resource=self._resource,
-                attributes=self.attributes,
-                events=self._events,
-                links=self._links,
-                kind=self._kind,
-                status=self._status,
-                start_time=self._start_time,
-                end_time=end_time or time.time_ns(),
-                instrumentation_scope=SCOPE,
-            )
-        )
+        if export is not None:
+            self.end_time = end_time or time.time_ns()
+            export(self)
 
     def get_span_context(self) -> SpanContext:
         """Its ids."""
-        return self._context
+        return self.context
 
     def is_recording(self) -> bool:
         """Until it has ended."""
@@ -96,19 +84,19 @@ class RecordedSpan(Span):
         self, name: str, attributes: Attributes = None, timestamp: int | None = None
     ) -> None:
         """Adds what happened at one moment."""
-        self._events.append(Event(name, dict(attributes or {}), timestamp or time.time_ns()))
+        self.events.append(Moment(name, attributes or {}, timestamp or time.time_ns()))
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
         """Adds a link."""
-        self._links.append(Link(context, attributes))
+        self.links = [*self.links, Link(context, attributes)]
 
     def update_name(self, name: str) -> None:
         """Renames it."""
-        self._name = name
+        self.name = name
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
         """Says how it went."""
-        self._status = status if isinstance(status, Status) else Status(status, description)
+        self.status = status if isinstance(status, Status) else Status(status, description)
 
     def record_exception(
         self,

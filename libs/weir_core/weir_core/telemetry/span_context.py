@@ -10,6 +10,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from weir_core.telemetry.traceparent import TRACEPARENT
 
+_FLAGS = [TraceFlags(flags) for flags in range(256)]
 _W3C = TraceContextTextMapPropagator()
 
 
@@ -17,15 +18,20 @@ def context_from(traceparent: str, tracestate: str = "") -> Context:
     """The context of a W3C `traceparent`; an empty context when it is empty or malformed."""
     if not traceparent:
         return Context()
+    if not tracestate and TRACEPARENT.fullmatch(traceparent):
+        return trace.set_span_in_context(NonRecordingSpan(span_context_of(traceparent)), Context())
     carrier = {"traceparent": traceparent, "tracestate": tracestate}
     return _W3C.extract(carrier, context=Context())
 
 
-def span_context_of(traceparent: str) -> SpanContext:
-    """The context that a `traceparent` names; an invalid one when it names none."""
+def span_context_of(traceparent: str, *, sampled: bool = False) -> SpanContext:
+    """The context that a `traceparent` names; an invalid one when it names none.
+
+    `sampled` makes it one that is recorded, if it was not.
+    """
     parts = TRACEPARENT.fullmatch(traceparent)
     if parts is not None:
-        flags = TraceFlags(int(parts[3], 16))
+        flags = _FLAGS[int(parts[3], 16) | sampled]
         return SpanContext(int(parts[1], 16), int(parts[2], 16), is_remote=True, trace_flags=flags)
     # Malformed, or of a later version.
     return trace.get_current_span(context_from(traceparent)).get_span_context()

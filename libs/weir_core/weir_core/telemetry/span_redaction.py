@@ -1,104 +1,135 @@
 """What leaves the process of a span: redacted, and to the store of its tenant."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import Link, Status, get_current_span
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, Status
 from opentelemetry.trace import Span as AnySpan
 from opentelemetry.util.types import Attributes
 
 from weir_core.telemetry import names
 from weir_core.telemetry.context import current_tenant_id
+from weir_core.telemetry.recorded_span import Moment, RecordedSpan
 from weir_core.telemetry.redaction import code_word, mask_keys, redact
 from weir_core.telemetry.span_resource import TenantResources
 
+SCOPE = InstrumentationScope("weir")
 
-class SpanGate(SpanProcessor):
-    """Every ended span passes here: redacted, then on to its tenant's exporter.
+
+class SpanTarget(Protocol):
+    """Where ended spans go; it hides what is not to be seen before it passes them on."""
+
+    def take(self, span: RecordedSpan, resource: Resource) -> None:
+        """Takes one, of that resource."""
+
+    def shutdown(self) -> None:
+        """Exports what is left. Blocks."""
+
+
+class RedactedSpans:
+    """A target that hands redacted copies to a processor of the SDK."""
+
+    def __init__(self, processor: SpanProcessor) -> None:
+        self._processor = processor
+
+    def take(self, span: RecordedSpan, resource: Resource) -> None:
+        """See `SpanTarget`."""
+        self._processor.on_end(redacted(span, resource))
+
+    def shutdown(self) -> None:
+        """See `SpanTarget`."""
+        self._processor.shutdown()
+
+
+class SpanGate:
+    """Every ended span passes here, on to the target of its tenant.
 
     A span is of the tenant that it names, or else of its parent's, or else of the one that the
     task works for when the span ends. The resource of what is passed on names it.
 
     Args:
-        rest: of spans of no tenant, and of tenants without an exporter; None drops them.
-        tenants: exporters by tenant id.
+        resource: of the process.
+        rest: of spans of no tenant, and of tenants without a target; None drops them.
+        tenants: targets by tenant id.
     """
 
     def __init__(
-        self, rest: SpanProcessor | None, tenants: Mapping[str, SpanProcessor] | None = None
+        self,
+        resource: Resource,
+        rest: SpanTarget | None,
+        tenants: Mapping[str, SpanTarget] | None = None,
     ) -> None:
         self._rest = rest
         self._tenants = dict(tenants or {})
-        self._resources = TenantResources()
+        self._resources = TenantResources(resource)
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Hands the tenant down from a parent in this process."""
-        hand_down_tenant(get_current_span(parent_context), span)
-
-    def on_end(self, span: ReadableSpan) -> None:
+    def take(self, span: RecordedSpan) -> None:
         """Passes on what may be seen of it."""
         tenant = _named(span) or current_tenant_id()
         target = self._tenants.get(tenant, self._rest)
         if target is not None:
-            target.on_end(redacted(span, self._resources.of(span.resource, tenant)))
+            target.take(span, self._resources.of(tenant))
 
     def shutdown(self) -> None:
         """Exports what is left."""
-        for processor in self._all():
-            processor.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Exports what has ended; whether all of it went in time."""
-        flushed = [processor.force_flush(timeout_millis) for processor in self._all()]
-        return all(flushed)
-
-    def _all(self) -> Sequence[SpanProcessor]:
-        return [*([self._rest] if self._rest is not None else []), *self._tenants.values()]
+        for target in (self._rest, *self._tenants.values()):
+            if target is not None:
+                target.shutdown()
 
 
-def redacted(span: ReadableSpan, resource: Resource) -> ReadableSpan:
+def redacted(span: RecordedSpan, resource: Resource) -> ReadableSpan:
     """A copy of a span whose name, attributes, events, links and status hold nothing hidden.
 
     Args:
         span: as it ended.
         resource: of the copy.
     """
-    description = span.status.description
     return ReadableSpan(
         name=mask_keys(span.name),
-        context=span.get_span_context(),
+        context=span.context,
         parent=span.parent,
         resource=resource,
-        attributes=_attributes(span.attributes),
-        events=[_event(event) for event in span.events],
-        links=[Link(link.context, _attributes(link.attributes)) for link in span.links],
+        attributes=clean_attributes(span.attributes),
+        events=[_event(moment) for moment in span.events],
+        links=clean_links(span.links),
         kind=span.kind,
-        status=Status(span.status.status_code, description and code_word(description)),
+        status=clean_status(span.status),
         start_time=span.start_time,
         end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
+        instrumentation_scope=SCOPE,
     )
 
 
-def _event(event: Event) -> Event:
-    return Event(mask_keys(event.name), _attributes(event.attributes), event.timestamp)
-
-
-def _attributes(attributes: Attributes) -> Attributes:
+def clean_attributes(attributes: Attributes) -> Attributes:
+    """A copy of them in which nothing hidden is left."""
     clean = redact(attributes or {}).items()
     # Sequences of attributes are tuples.
     return {name: tuple(v) if isinstance(v, list) else v for name, v in clean}  # type: ignore[misc]
 
 
-def hand_down_tenant(parent: AnySpan, span: AnySpan) -> None:
+def clean_links(links: Sequence[Link]) -> list[Link]:
+    """Copies of them, likewise."""
+    return [Link(link.context, clean_attributes(link.attributes)) for link in links]
+
+
+def clean_status(status: Status) -> Status:
+    """A copy of it, likewise."""
+    return Status(status.status_code, status.description and code_word(status.description))
+
+
+def hand_down_tenant(parent: AnySpan, span: RecordedSpan) -> None:
     """A span of this process names its parent's tenant, unless it names one itself."""
     if not _named(span) and (tenant := _named(parent)):
-        span.set_attribute(names.TENANT_ID, tenant)
+        span.attributes[names.TENANT_ID] = tenant
 
 
-def _named(span: AnySpan | ReadableSpan) -> str:
+def _event(moment: Moment) -> Event:
+    return Event(mask_keys(moment.name), clean_attributes(moment.attributes), moment.time_ns)
+
+
+def _named(span: AnySpan) -> str:
     # One that comes from elsewhere, or is not recorded, has none.
-    attributes = getattr(span, "attributes", None)
-    return str(attributes.get(names.TENANT_ID, "")) if attributes else ""
+    return str(span.attributes.get(names.TENANT_ID, "")) if type(span) is RecordedSpan else ""

@@ -4,22 +4,20 @@ Requests share streams, so a span's parent mostly comes as a `traceparent` strin
 frame, and the spans of queue, prefill and decode are written afterwards from timestamps.
 """
 
-import secrets
+import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import (
     Link,
+    NonRecordingSpan,
     Span,
     SpanContext,
     SpanKind,
@@ -31,28 +29,26 @@ from opentelemetry.trace import (
 from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind
 from weir_core.telemetry.linked_ratio import LinkedRatio
-from weir_core.telemetry.recorded_span import SCOPE, RecordedSpan
-from weir_core.telemetry.span_context import (
-    context_from,
-    span_context_of,
-    traceparent_of,
-    unrecorded_span,
+from weir_core.telemetry.otlp_export import OtlpSpans
+from weir_core.telemetry.recorded_span import RecordedSpan
+from weir_core.telemetry.span_context import span_context_of, traceparent_of, unrecorded_span
+from weir_core.telemetry.span_redaction import (
+    RedactedSpans,
+    SpanGate,
+    SpanTarget,
+    hand_down_tenant,
 )
-from weir_core.telemetry.span_redaction import SpanGate, hand_down_tenant
-from weir_core.telemetry.span_resource import SpanResource
 from weir_core.telemetry.span_status import mark_failed
-from weir_core.telemetry.traceparent import as_sampled, is_sampled
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Attributes = Mapping[str, Attribute]
+Target = SpanProcessor | SpanTarget
+
+_RECORDED = TraceFlags(TraceFlags.SAMPLED | TraceFlags.RANDOM_TRACE_ID)
+_NOT_RECORDED = TraceFlags(TraceFlags.RANDOM_TRACE_ID)
 
 
-_EXPORT_TIMEOUT_S = 5
-_EXPORT_DELAY_MS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class SpanEvent:
+class SpanEvent(NamedTuple):
     """Something that happened at one moment of a span, Unix microseconds."""
 
     name: str
@@ -65,8 +61,8 @@ class Tracing:
 
     Args:
         service: `service.name` of the resource, such as `weir-gateway`.
-        processor: where ended spans go, redacted; None drops them, ids are still made and
-            passed on.
+        processor: where ended spans go, redacted: a processor of the SDK, or a target that
+            hides by itself. None drops them, ids are still made and passed on.
         tenants: where those of a tenant go instead, by its id.
         sample_ratio: share of new traces recorded, 0 to 1; a caller's decision always wins.
         instance: `service.instance.id`, such as the worker's id.
@@ -77,23 +73,21 @@ class Tracing:
         self,
         service: str,
         *,
-        processor: SpanProcessor | None = None,
-        tenants: Mapping[str, SpanProcessor] | None = None,
+        processor: Target | None = None,
+        tenants: Mapping[str, Target] | None = None,
         sample_ratio: float = 1.0,
         instance: str = "",
         errors: ErrorBudget | None = None,
     ) -> None:
-        exports = processor is not None or bool(tenants)
-        root: Sampler = LinkedRatio(sample_ratio) if exports else ALWAYS_OFF
-        self._resource = _resource(service, instance)
-        self._provider = TracerProvider(
-            sampler=ParentBased(root), resource=self._resource, shutdown_on_exit=False
-        )
+        self._sampler = LinkedRatio(sample_ratio)
         self._errors = errors or ErrorBudget()
-        self._gate = SpanGate(processor, tenants) if exports else None
-        if self._gate is not None:
-            self._provider.add_span_processor(self._gate)
-        self._tracer = self._provider.get_tracer("weir")
+        self._gate: SpanGate | None = None
+        if processor is not None or tenants:
+            self._gate = SpanGate(
+                _resource(service, instance),
+                None if processor is None else _target(processor),
+                {tenant: _target(one) for tenant, one in (tenants or {}).items()},
+            )
 
     def start(
         self,
@@ -117,29 +111,21 @@ class Tracing:
             links: `traceparent` strings of spans that this one comes from, without being a part
                 of their trace.
         """
-        context = context_from(parent) if isinstance(parent, str) else parent
-        start_time = None if start_us is None else start_us * 1_000
-        above = trace.get_current_span(context)
+        above = _span_of(parent)
         of_parent = above.get_span_context()
-        if self._gate is None or not of_parent.trace_flags & TraceFlags.SAMPLED:
-            return self._tracer.start_span(
-                name,
-                context=context,
-                kind=kind,
-                attributes=attributes,
-                start_time=start_time,
-                links=_links(links),
-            )
+        linked = _links(links)
+        context = self._context_below(of_parent, name, linked)
+        if self._gate is None or not context.trace_flags & TraceFlags.SAMPLED:
+            return NonRecordingSpan(context)
         span = RecordedSpan(
             name,
-            _own_context(of_parent),
-            of_parent,
-            resource=self._resource,
+            context,
+            of_parent if of_parent.is_valid else None,
             kind=kind,
             attributes=attributes,
-            start_time=start_time,
-            links=_links(links),
-            export=self._gate.on_end,
+            start_time=None if start_us is None else start_us * 1_000,
+            links=linked,
+            export=self._gate.take,
         )
         hand_down_tenant(above, span)
         return span
@@ -184,27 +170,8 @@ class Tracing:
         end before the start (clocks of two machines) is moved to the start. Returns the span's
         `traceparent`, for children.
         """
-        if isinstance(parent, str) and is_sampled(parent):
-            # Nothing is to be decided, and a span of the SDK costs twice as much.
-            own = f"{parent[:36]}{secrets.randbits(64) or 1:016x}{parent[52:]}"
-            self.record_as(
-                own,
-                name,
-                parent=parent,
-                start_us=start_us,
-                end_us=end_us,
-                kind=kind,
-                attributes=attributes,
-                events=events,
-                error=error,
-            )
-            return own
         span = self.start(name, parent=parent, kind=kind, attributes=attributes, start_us=start_us)
-        for event in events:
-            span.add_event(event.name, event.attributes, timestamp=event.time_us * 1_000)
-        if error is not None:
-            span.set_status(Status(StatusCode.ERROR, error))
-        span.end(end_time=max(start_us, end_us) * 1_000)
+        _end(span, events, error, max(start_us, end_us))
         return traceparent_of(span)
 
     def keeps(self, span: Span | str, kind: ErrorKind | None) -> bool:
@@ -245,7 +212,7 @@ class Tracing:
         """Writes a span under ids that were given out before: others may be its children already.
 
         It is written whether or not its trace is recorded: see `keeps`. Where ids need not be
-        kept, use `record` with `as_sampled(traceparent)`.
+        kept, use `record` below `as_sampled(traceparent)`.
 
         Args:
             own: its own `traceparent`.
@@ -255,29 +222,37 @@ class Tracing:
         """
         if self._gate is None:
             return
-        context, above = span_context_of(as_sampled(own)), span_context_of(parent)
-        written = ReadableSpan(
-            name=name,
-            context=context,
-            parent=above if above.is_valid else None,
-            resource=self._resource,
-            attributes=dict(attributes or {}),
-            events=[Event(e.name, dict(e.attributes), e.time_us * 1_000) for e in events],
-            links=_links(links),
+        above = span_context_of(parent)
+        span = RecordedSpan(
+            name,
+            span_context_of(own, sampled=True),
+            above if above.is_valid else None,
             kind=kind,
-            status=Status() if error is None else Status(StatusCode.ERROR, error),
+            attributes=attributes,
             start_time=start_us * 1_000,
-            end_time=max(start_us, end_us) * 1_000,
-            instrumentation_scope=SCOPE,
+            links=_links(links),
+            export=self._gate.take,
         )
-        self._gate.on_end(written)
+        _end(span, events, error, max(start_us, end_us))
 
     def shutdown(self, timeout_s: float = 3.0) -> None:
         """Exports what is left for at most `timeout_s`, then drops the rest. Blocks."""
+        if self._gate is None:
+            return
         # The SDK's own bound is 30 s and more when the collector is down.
-        flush = threading.Thread(target=self._provider.shutdown, name="otlp-flush", daemon=True)
+        flush = threading.Thread(target=self._gate.shutdown, name="otlp-flush", daemon=True)
         flush.start()
         flush.join(timeout_s)
+
+    def _context_below(self, parent: SpanContext, name: str, links: Sequence[Link]) -> SpanContext:
+        """New ids, and whether they are recorded: as the parent is, or else by the share."""
+        span_id = random.getrandbits(64) or 1
+        if parent.is_valid:
+            flags, state = parent.trace_flags, parent.trace_state
+            return SpanContext(parent.trace_id, span_id, False, flags, state)
+        trace_id = random.getrandbits(128) or 1
+        taken = self._gate is not None and self._sampler.takes(trace_id, name, links)
+        return SpanContext(trace_id, span_id, False, _RECORDED if taken else _NOT_RECORDED)
 
 
 def setup_tracing(
@@ -296,26 +271,30 @@ def setup_tracing(
     """
     return Tracing(
         service,
-        processor=_exporting(endpoint) if endpoint else None,
-        tenants={tenant: _exporting(url) for tenant, url in (tenant_endpoints or {}).items()},
+        processor=OtlpSpans(endpoint) if endpoint else None,
+        tenants={tenant: OtlpSpans(url) for tenant, url in (tenant_endpoints or {}).items()},
         sample_ratio=sample_ratio,
         instance=instance,
         errors=errors,
     )
 
 
-def _exporting(endpoint: str) -> SpanProcessor:
-    exporter = OTLPSpanExporter(
-        endpoint=endpoint,
-        insecure=not endpoint.startswith("https://"),
-        timeout=_EXPORT_TIMEOUT_S,
-    )
-    return BatchSpanProcessor(exporter, schedule_delay_millis=_EXPORT_DELAY_MS)
+def _target(target: Target) -> SpanTarget:
+    return RedactedSpans(target) if isinstance(target, SpanProcessor) else target
 
 
-def _own_context(parent: SpanContext) -> SpanContext:
-    span_id = secrets.randbits(64) or 1
-    return SpanContext(parent.trace_id, span_id, False, parent.trace_flags, parent.trace_state)
+def _span_of(parent: Context | str | None) -> Span:
+    if isinstance(parent, str):
+        return NonRecordingSpan(span_context_of(parent))
+    return trace.get_current_span(parent)
+
+
+def _end(span: Span, events: Sequence[SpanEvent], error: str | None, end_us: int) -> None:
+    for event in events:
+        span.add_event(event.name, event.attributes, event.time_us * 1_000)
+    if error is not None:
+        span.set_status(Status(StatusCode.ERROR, error))
+    span.end(end_us * 1_000)
 
 
 def _links(traceparents: Sequence[str]) -> Sequence[Link]:
@@ -329,5 +308,4 @@ def _resource(service: str, instance: str) -> Resource:
     attributes = {"service.name": service, "service.namespace": "tokenweir"}
     if instance:
         attributes["service.instance.id"] = instance
-    created = Resource.create(attributes)
-    return SpanResource(created.attributes, created.schema_url)
+    return Resource.create(attributes)
