@@ -160,7 +160,7 @@ async def test_items_put_in_one_go_travel_in_one_frame() -> None:
 
 
 async def test_an_idle_stream_stays_up_by_heartbeats_past_the_silence_bound() -> None:
-    options = FramedOptions(heartbeat_s=0.1, silence_s=1.5, stall_s=1.5)
+    options = FramedOptions(heartbeat_s=0.1, silence_s=3, stall_s=3)
     server = Server(options=options)
     async with connected(server) as (_, client):
         await asyncio.sleep(1.2 * options.silence_s)
@@ -234,8 +234,8 @@ async def test_a_server_that_falls_silent_is_lost_in_bounded_time_and_so_is_its_
             client.stream.start()
             await client.stream.wait_connected(5)
             proxy.freeze()
-            await eventually(lambda: client.lost != [], timeout_s=8)
-            await eventually(lambda: server.ended != [], timeout_s=8)
+            await eventually(lambda: client.lost != [], timeout_s=20)
+            await eventually(lambda: server.ended != [], timeout_s=20)
             assert "silent" in client.lost[0].message
             assert server.ended == ["PeerLost"]
             proxy.thaw()
@@ -259,7 +259,7 @@ async def test_a_peer_that_promised_frames_is_lost_when_they_do_not_come() -> No
             client.stream.put_nowait(b"hear me")
             await eventually(lambda: b"re:hear me" in client.heard)
             proxy.freeze()
-            await eventually(lambda: client.lost != [], timeout_s=8)
+            await eventually(lambda: client.lost != [], timeout_s=20)
             assert "silent for 0.5 s" in client.lost[0].message
             await client.stream.stop()
             await channel.close()
@@ -277,8 +277,8 @@ async def test_a_cut_connection_is_lost_at_once() -> None:
             client.stream.start()
             await client.stream.wait_connected(5)
             proxy.cut()
-            await eventually(lambda: client.lost != [], timeout_s=8)
-            await eventually(lambda: server.ended != [], timeout_s=8)
+            await eventually(lambda: client.lost != [], timeout_s=20)
+            await eventually(lambda: server.ended != [], timeout_s=20)
             await client.stream.wait_connected(10)
             await client.stream.stop()
             await channel.close()
@@ -296,13 +296,13 @@ async def test_a_peer_that_pings_but_does_not_read_is_lost_after_the_stall_bound
         await client.stream.wait_connected(5)
         for _ in range(300):
             client.stream.put_nowait(b"x" * 1_000)
-        await eventually(lambda: client.lost != [], timeout_s=8)
+        await eventually(lambda: client.lost != [], timeout_s=20)
         assert "read nothing" in client.lost[0].message
         await client.stream.stop()
 
 
 async def test_a_client_that_does_not_read_blocks_only_its_own_stream() -> None:
-    stalls = FramedOptions(heartbeat_s=0.5, silence_s=20, stall_s=1.5)
+    stalls = FramedOptions(heartbeat_s=0.5, silence_s=20, stall_s=3)
     server = Server(options=stalls)
     async with connected(server) as (echo, client):
         stalled = echo.bidi("Attach")()
@@ -318,8 +318,8 @@ async def test_a_client_that_does_not_read_blocks_only_its_own_stream() -> None:
         for _ in range(400):
             server.writers[1].put_nowait(b"x" * 1_000)
         client.stream.put_nowait(b"unharmed")
-        await eventually(lambda: b"re:unharmed" in client.heard, timeout_s=1.4)
-        await eventually(lambda: "PeerLost" in server.ended, timeout_s=8)
+        await eventually(lambda: b"re:unharmed" in client.heard, timeout_s=2.9)
+        await eventually(lambda: "PeerLost" in server.ended, timeout_s=20)
         pinging.cancel()
         stalled.cancel()
         await asyncio.gather(pinging, return_exceptions=True)

@@ -64,7 +64,7 @@ async def test_settlement_survives_the_client(gateway: Gateway) -> None:
 
 
 async def test_reservations_are_kept_alive_with_progress(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, lease_s=1.0) as gateway, OpenStream(gateway, 2):
+    async with running_gateway(tmp_path, lease_s=3.0) as gateway, OpenStream(gateway, 2):
         account = gateway.limiter.only()
         await eventually(lambda: len(account.extensions) >= 3)
         first, last = account.extensions[0], account.extensions[-1]
@@ -73,7 +73,7 @@ async def test_reservations_are_kept_alive_with_progress(tmp_path: Path) -> None
         assert last.prompt_tokens == len(gateway.worker.specs[0].prompt_token_ids)
         assert last.lifecycle.worker_id == "worker-0"
         assert last.additional_output_tokens == 0
-        assert last.ttl.ToMilliseconds() == 1000
+        assert last.ttl.ToMilliseconds() == 3000
 
 
 async def test_an_estimated_reservation_grows_with_the_answer(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_an_estimated_reservation_grows_with_the_answer(tmp_path: Path) ->
 
 
 async def test_a_reservation_that_is_gone_stops_its_request(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, lease_s=1.0) as gateway:
+    async with running_gateway(tmp_path, lease_s=3.0) as gateway:
         expired = WeirError(Reason.RESERVATION_EXPIRED, "its lease ran out")
         gateway.limiter.refuse_extension = lambda e: expired if e.output_tokens == 2 else None
         gateway.worker.script = Script(pause_after=2)

@@ -46,9 +46,9 @@ async def test_a_stream_ends_and_is_settled_once_the_limiter_is_back(tmp_path: P
 
 
 async def test_what_is_reserved_can_be_used_while_the_limiter_is_away(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, lease_s=1.0, extend_lookahead=4) as gateway:
+    async with running_gateway(tmp_path, lease_s=3.0, extend_lookahead=4) as gateway:
         gateway.limiter.reserve_output = 10
-        gateway.worker.script = Script(pause_after=2, step_s=0.01)
+        gateway.worker.script = Script(pause_after=2, step_s=0.05)
         task = asyncio.create_task(gateway.chat(stream=True, max_tokens=200))
         await eventually(lambda: gateway.scheduler.first_tokens)
         await gateway.limiter.server.stop()
@@ -66,7 +66,7 @@ async def test_what_is_reserved_can_be_used_while_the_limiter_is_away(tmp_path: 
 
 
 async def test_a_reservation_whose_answer_was_lost_is_given_back(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, limiter_timeout_s=0.2) as gateway:
+    async with running_gateway(tmp_path, limiter_timeout_s=1.5) as gateway:
         gate = gateway.limiter.answer_gate = asyncio.Event()
         response = await gateway.chat()
         assert (response.status_code, response.json()["error"]["code"]) == (

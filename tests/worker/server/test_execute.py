@@ -110,10 +110,10 @@ async def test_a_silent_gateway_is_lost() -> None:
 
 async def test_an_idle_stream_gets_heartbeats_and_lives_by_them() -> None:
     async with (
-        running_worker(heartbeat_s=0.1, silence_s=2.0) as worker,
+        running_worker(heartbeat_s=0.1, silence_s=3.0) as worker,
         open_gateway(worker) as gateway,
     ):
-        for _ in range(11):
+        for _ in range(16):
             await gateway.send(ExecuteRequest())
             await asyncio.sleep(0.2)
         assert not gateway.ended
