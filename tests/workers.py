@@ -12,7 +12,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 # They ask one stack of `tests/e2e/conftest.py`.
 _TOGETHER = {
     "tests/doctor/test_fault.py": "tests/doctor/test_diagnosis.py",
-    "tests/doctor/test_top.py": "tests/doctor/test_diagnosis.py",
+    "tests/doctor/test_top.py": "tests/doctor/test_tenants.py",
     "tests/e2e/test_stubs_alone.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_openai_forms.py": "tests/e2e/test_openai_sdk.py",
     "tests/e2e/test_chaos.py": "tests/e2e/test_abort.py",

@@ -16,12 +16,14 @@ from weir.gateway.v1.history_service_pb2 import (
     WorkerWork,
 )
 from weir.scheduler.v1.scheduler_service_pb2 import QueueReason
-from weir_cli.doctor.evidence import Evidence, split
+from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.examination import examine
 from weir_cli.doctor.finding import Finding, Symptom, Verdict
 from weir_cli.doctor.looking import merged
 from weir_cli.doctor.report import verdict_json, verdict_text
+from weir_cli.doctor.splitting import split
 from weir_cli.doctor.statistics import FEWEST, joined, median, quantile, shift
+from weir_cli.doctor.stretch import Stretch
 from weir_cli.doctor.tenant import of_tenant
 from weir_gateway.history.distribution import Tally
 
@@ -220,7 +222,7 @@ def _evidence(
     after = [_sample(second, requests=requests, ttft=ttft) for second in range(31, 31 + seconds)]
     for sample in after:
         ill(sample)
-    return split([*before, *after], seconds, 30)
+    return split([*before, *after], Stretch(seconds), Stretch(30))
 
 
 def _sample(second: int, *, requests: int = 4, ttft: float = 0.1) -> HistorySample:

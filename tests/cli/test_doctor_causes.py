@@ -7,9 +7,11 @@ import pytest
 
 from weir.gateway.v1.history_service_pb2 import HistorySample, RequestFlow, WorkerSample
 from weir.scheduler.v1.scheduler_service_pb2 import QueueReason
-from weir_cli.doctor.evidence import Evidence, split
+from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.examination import examine, ttft
 from weir_cli.doctor.looking import merged
+from weir_cli.doctor.splitting import split
+from weir_cli.doctor.stretch import Stretch
 from weir_cli.doctor.tenant import of_tenant
 from weir_gateway.history.distribution import Tally
 
@@ -179,7 +181,7 @@ def test_a_gateway_that_started_again_does_not_move_what_the_other_saw() -> None
     assert len(told) == 60
     assert sum(len(sample.flows) for sample in told[-5:]) == 10
     assert all(len(sample.flows) == 1 for sample in told[:-5])
-    assert examine(split(told, 30, 30)).findings == []
+    assert examine(split(told, Stretch(30), Stretch(30))).findings == []
 
 
 def test_clocks_that_differ_or_are_set_do_not_matter() -> None:
@@ -187,7 +189,7 @@ def test_clocks_that_differ_or_are_set_do_not_matter() -> None:
     told = merged([here, there])
     assert [len(sample.flows) for sample in told] == [2] * 60
     jumped = [*_samples(WELL, 40), *_samples(WELL, 20, first=5_000)]
-    evidence = split(jumped, 30, 30)
+    evidence = split(jumped, Stretch(30), Stretch(30))
     assert (len(evidence.recent.samples), len(evidence.baseline.samples)) == (30, 30)
 
 
@@ -201,10 +203,10 @@ def test_samples_of_one_place_count_what_lives_once() -> None:
 
 
 def test_without_a_time_before_it_says_so() -> None:
-    told = examine(split(_samples(WELL, 10), 30, 30))
+    told = examine(split(_samples(WELL, 10), Stretch(30), Stretch(30)))
     assert told.findings == []
     assert any("0 before" in note for note in told.notes)
-    assert examine(split([], 30, 30)).findings == []
+    assert examine(split([], Stretch(30), Stretch(30))).findings == []
 
 
 def _causes(evidence: Evidence) -> list[str]:
@@ -212,7 +214,9 @@ def _causes(evidence: Evidence) -> list[str]:
 
 
 def _evidence(before: Second, after: Second) -> Evidence:
-    return split([*_samples(before, _S), *_samples(after, _S, first=_S + 1)], _S, _S)
+    return split(
+        [*_samples(before, _S), *_samples(after, _S, first=_S + 1)], Stretch(_S), Stretch(_S)
+    )
 
 
 def _samples(second: Second, number: int, first: int = 1) -> list[HistorySample]:

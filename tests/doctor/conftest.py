@@ -17,7 +17,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """The model that computes nothing, in steps of 50 ms that do not depend on the machine."""
     settings = {
         "WEIR_WORKER__NULL_STEP_US": "50000",
-        "WEIR_WORKER__NUM_BLOCKS": "2048",
+        "WEIR_WORKER__NUM_BLOCKS": "1024",
     }
     async with open_site(tmp_path_factory.mktemp("doctor"), None, settings) as site:
         yield site
@@ -45,7 +45,8 @@ def matrix_lines(cases: list[tuple[str, ...]]) -> list[str]:
     for name in names:
         told = Counter(case[2] for case in cases if case[0] == name)
         shown = ", ".join(f"{cause} {count}" for cause, count in told.most_common())
-        lines.append(f"{name:40} {shown}")
+        margins = "; ".join(case[3] for case in cases if case[0] == name and len(case) > 3)
+        lines.append(f"{name:40} {shown:24} {margins}")
     was = sorted({case[1] for case in cases})
     said = sorted({case[2] for case in cases} | set(was))
     counts = Counter((case[1], case[2]) for case in cases)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+from _pytest.mark import ParameterSet
+
 from tests.doctor.clients import Clients, beginning_with, fresh
 from tests.doctor.site import isolation, parameters
 
@@ -39,10 +42,16 @@ class Patient:
     ratelimiter_slow: bool = False
     soak: bool = False
 
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The tenant that is asked about; empty: all."""
+        return self.asked[1:2] if self.asked[:1] == ("tenant",) else ()
+
 
 _SHORT = fresh(100)
 _FOUR_PLACES = parameters(max_batch_size=4)
-_KNOWN = beginning_with(3_000)
+_KNOWN = beginning_with(1_500)
+_UNKNOWN = fresh(1_530)
 _USUAL = [Clients(4, _SHORT)]
 # Whoever waits for answers sends nothing while reservations stand still, and meets none.
 _STEADY = Clients(1, _SHORT, every_s=0.1)
@@ -55,14 +64,14 @@ HEALTHY = (
 THROUGHPUT = (
     Patient(
         "long prompts",
-        _USUAL,
-        [Clients(4, fresh(4_000))],
+        [Clients(8, _SHORT)],
+        [Clients(8, fresh(1_500))],
         first=("long_prompts",),
     ),
     Patient(
         "beginnings of prompts changed",
-        [Clients(4, _KNOWN)],
-        [Clients(4, fresh(3_030))],
+        [Clients(8, _KNOWN)],
+        [Clients(8, _UNKNOWN)],
         first=("prefix_hits_lost",),
     ),
     Patient(
@@ -74,8 +83,8 @@ THROUGHPUT = (
     ),
     Patient(
         "KV blocks short",
-        [Clients(4, fresh(3_000), output=20)],
-        [Clients(24, fresh(3_000), output=20)],
+        [Clients(4, fresh(1_500), output=20)],
+        [Clients(24, fresh(1_500), output=20)],
         first=("kv_pressure",),
     ),
     Patient(
@@ -115,8 +124,8 @@ TTFT = (
     ),
     Patient(
         "tenant at its cap",
-        [Clients(2, _SHORT, tenant="capped")],
-        [Clients(8, _SHORT, tenant="capped")],
+        [Clients(4, _SHORT, tenant="capped")],
+        [Clients(16, _SHORT, tenant="capped")],
         asked=("ttft",),
         first=("tenant_cap",),
     ),
@@ -141,26 +150,26 @@ TTFT = (
     ),
     Patient(
         "hits lost",
-        [Clients(3, _KNOWN)],
-        [Clients(3, fresh(3_030))],
+        [Clients(6, _KNOWN)],
+        [Clients(6, _UNKNOWN)],
         asked=("ttft",),
         first=("prefix_hits_lost",),
         soak=True,
     ),
     Patient(
         "prompts longer",
-        [Clients(3, _SHORT)],
-        [Clients(3, fresh(3_000))],
+        [Clients(6, _SHORT)],
+        [Clients(6, fresh(1_500))],
         asked=("ttft",),
         first=("long_prompts",),
         soak=True,
     ),
 )
-_ALICE = Clients(2, _SHORT, tenant="acme")
-_ALICES = Clients(3, _SHORT, tenant="acme")
-_BOB = Clients(1, _SHORT, tenant="globex")
+_ALICE = Clients(3, _SHORT, tenant="acme")
+_ALICES = Clients(6, _SHORT, tenant="acme")
+_BOB = Clients(2, _SHORT, tenant="globex")
 _BOBS_FLOOD = Clients(16, _SHORT, output=30, tenant="globex")
-_BOBS_MORE = Clients(6, _SHORT, output=20, tenant="globex")
+_BOBS_MORE = Clients(12, _SHORT, output=12, tenant="globex")
 _ASK = ("tenant", "acme", "--against", "globex")
 TENANT = (
     Patient(
@@ -169,7 +178,7 @@ TENANT = (
         [_ALICES, _BOBS_MORE],
         asked=_ASK,
         first=("needs_weights",),
-        before=isolation("shared", max_batch_size=4),
+        before=isolation("shared", max_batch_size=8),
     ),
     Patient(
         "a queue each, all places taken",
@@ -177,15 +186,15 @@ TENANT = (
         [_ALICE, _BOBS_FLOOD],
         asked=_ASK,
         first=("needs_caps",),
-        before=isolation("weighted", max_batch_size=4),
+        before=isolation("weighted", max_batch_size=8),
     ),
     Patient(
         "long prompts in the same steps",
-        [Clients(2, fresh(3_000), output=4, tenant="acme"), _BOB],
+        [Clients(6, fresh(700), output=4, tenant="acme"), _BOB],
         [
             # All of them have KV blocks at once: nobody waits in the queue.
-            Clients(2, fresh(3_000), output=4, tenant="acme"),
-            Clients(8, fresh(3_000), output=2, tenant="globex"),
+            Clients(6, fresh(700), output=4, tenant="acme"),
+            Clients(6, fresh(1_500), output=2, tenant="globex"),
         ],
         asked=_ASK,
         first=("needs_dedicated_pool",),
@@ -193,24 +202,24 @@ TENANT = (
     ),
     Patient(
         "slow by its own cap",
-        [Clients(2, _SHORT, tenant="capped"), _BOB],
-        [Clients(8, _SHORT, tenant="capped"), Clients(4, _SHORT, tenant="globex")],
+        [Clients(4, _SHORT, tenant="capped"), _BOB],
+        [Clients(16, _SHORT, tenant="capped"), Clients(6, _SHORT, tenant="globex")],
         asked=("tenant", "capped", "--against", "globex"),
         first=("own_limit",),
         before=isolation("weighted"),
     ),
     Patient(
         "slow by its own prompts",
-        [_ALICE, _BOB],
-        [Clients(2, fresh(4_000), tenant="acme"), _BOB],
+        [_ALICES, _BOB],
+        [Clients(6, fresh(1_500), tenant="acme"), _BOB],
         asked=_ASK,
         first=("own_requests",),
         before=isolation("weighted"),
     ),
     Patient(
         "nobody slows it",
-        [_ALICE, _BOB],
-        [_ALICE, Clients(3, _SHORT, tenant="globex")],
+        [_ALICES, _BOB],
+        [_ALICES, Clients(6, _SHORT, tenant="globex")],
         asked=_ASK,
         before=isolation("weighted"),
     ),
@@ -218,24 +227,24 @@ TENANT = (
 OTHERS = (
     Patient(
         "refused by its own limit",
-        [Clients(2, _SHORT, tenant="limited")],
-        [Clients(6, _SHORT, tenant="limited")],
+        [Clients(4, _SHORT, tenant="limited")],
+        [Clients(12, _SHORT, tenant="limited")],
         first=("limit_refuses",),
     ),
     Patient(
         "two: bound lowered, prompts longer",
-        [Clients(8, _SHORT)],
+        [Clients(8, _SHORT, output=4)],
         # Fewer places and more tokens weigh about as much: either may come first, both are told.
-        [Clients(8, fresh(300))],
+        [Clients(8, fresh(600), output=4)],
         first=("tight_limits", "long_prompts"),
         also=("tight_limits", "long_prompts"),
-        between=parameters(max_batch_size=1),
+        between=parameters(max_batch_size=2),
     ),
     Patient(
         "two: more requests, hits lost",
         [Clients(3, _KNOWN)],
-        # A hundred times the tokens of each, and four times as many at once.
-        [Clients(12, fresh(3_030))],
+        # Forty times the tokens of each, and four times as many at once.
+        [Clients(12, _UNKNOWN)],
         asked=("ttft",),
         first=("prefix_hits_lost",),
         also=("prefix_hits_lost", "queue_grew"),
@@ -243,4 +252,13 @@ OTHERS = (
         soak=True,
     ),
 )
-EVERY = (*HEALTHY, *THROUGHPUT, *TTFT, *TENANT, *OTHERS)
+OF_ALL = (*HEALTHY, *THROUGHPUT, *TTFT, *OTHERS)
+EVERY = (*OF_ALL, *TENANT)
+
+
+def cases(patients: Sequence[Patient]) -> list[ParameterSet]:
+    """Parameters of a test."""
+    return [
+        pytest.param(one, id=one.name, marks=[pytest.mark.soak] if one.soak else [])
+        for one in patients
+    ]

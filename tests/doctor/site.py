@@ -3,24 +3,29 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from tests.cli.command import Ended, weir
 from tests.doctor.clients import Clients, Running
+from tests.doctor.kept import Kept, kept_since
 from tests.e2e.deployment import Deployment, deployed
 from tests.e2e.wait import until
+from weir.gateway.v1.history_service_pb2_grpc import HistoryServiceStub
 from weir.scheduler.v1.scheduler_service_pb2 import PoolStatus, WorkerView
+from weir_cli.administration import admin_door
+from weir_core.rpc.channel import open_channel
 
-# A fifth more than the doctor needs, of each tenant that runs.
-_ENOUGH = 24
-_SHORTEST_S = 2.4
-_LONGEST_S = 90.0
+if TYPE_CHECKING:
+    from weir.gateway.v1.history_service_pb2_grpc import HistoryServiceAsyncStub
+
+_LONGEST_S = 120.0
+_LOOK_S = 0.25
 # Of parameters that nobody has set.
 _BOUNDS = {"max_batch_size": 64, "max_batch_tokens": 65_536, "max_concurrent_requests": 256}
 _LIMITS = [
@@ -30,13 +35,13 @@ _LIMITS = [
 ]
 PLANS: list[dict[str, Any]] = [
     {"id": "wide", "limits": _LIMITS, "policy": {"kv": {"share_private": True}}},
-    {"id": "two-at-once", "limits": [{"resource": "concurrency", "limit": 2}, *_LIMITS[1:]]},
+    {"id": "four-at-once", "limits": [{"resource": "concurrency", "limit": 4}, *_LIMITS[1:]]},
 ]
 TENANTS: Mapping[str, Mapping[str, Any]] = {
     "acme": {"plan": "wide"},
     "globex": {"plan": "wide"},
-    "capped": {"plan": "wide", "policy": {"max_running_requests": 2}},
-    "limited": {"plan": "two-at-once"},
+    "capped": {"plan": "wide", "policy": {"max_running_requests": 4}},
+    "limited": {"plan": "four-at-once"},
 }
 
 
@@ -45,40 +50,47 @@ class Site:
     """A deployment and its directory.
 
     Attributes:
-        began: of the phases of the present patient, monotonic.
+        history: of its gateway.
+        phases: what was kept of each that has gone on for long enough.
     """
 
     stack: Deployment
     directory: Path
+    history: "HistoryServiceAsyncStub"
     seed: int = 0
-    began: list[float] = field(default_factory=list)
+    phases: list[Kept] = field(default_factory=list)
 
     @asynccontextmanager
-    async def phase(self, clients: Sequence[Clients]) -> AsyncIterator[Running]:
-        """Load that goes on for long enough, and while the body runs."""
-        self.began.append(time.monotonic())
+    async def phase(
+        self, clients: Sequence[Clients], judged: Collection[str] = ()
+    ) -> AsyncIterator[Running]:
+        """Load that goes on until enough of it is kept, and while the body runs.
+
+        Args:
+            clients: who ask.
+            judged: tenants that need answers; default: all of them.
+        """
         self.seed += 1
+        tenants = judged or {one.tenant for one in clients}
         running = Running(self.stack, clients, self.seed)
+        begin_us = time.time_ns() // 1_000
         try:
-            await asyncio.sleep(_SHORTEST_S)
-            await until(
-                _told(lambda: (running.answered, running.refused)),
-                lambda seen: all(n >= _ENOUGH for n in seen[0].values()),
-                "enough answers",
+            enough = await until(
+                lambda: self._kept(begin_us, tenants),
+                lambda kept: kept.enough,
+                "enough in the history",
                 _LONGEST_S,
             )
-            # What ended in the last moment is in the next sample.
-            await asyncio.sleep(1.2)
+            self.phases.append(enough)
             yield running
         finally:
             await running.stop()
 
     async def doctor(self, *what: str) -> dict[str, Any]:
-        """What `weir doctor` says of the last phase beside the one before."""
-        now = time.monotonic()
-        since, baseline = now - self.began[-1], self.began[-1] - self.began[-2]
+        """What `weir doctor` says of the last phase, up to now, beside the one before."""
+        well, ill = self.phases[-2:]
         return await self.doctor_of(
-            *what, "--since", f"{since:.1f}s", "--baseline", f"{baseline:.1f}s"
+            *what, "--since", ill.begin, "--baseline", f"{well.begin}/{well.end}"
         )
 
     async def doctor_of(self, *arguments: str) -> dict[str, Any]:
@@ -111,6 +123,10 @@ class Site:
             )
 
         await until(self._scheduled, has, "the rules of pools and workers")
+
+    async def _kept(self, begin_us: int, tenants: Collection[str]) -> Kept:
+        await asyncio.sleep(_LOOK_S)
+        return await kept_since(self.history, begin_us, tenants)
 
     async def _scheduled(self) -> tuple[Sequence[WorkerView], Sequence[PoolStatus]]:
         return await self.stack.workers(), await self.stack.pools()
@@ -152,11 +168,8 @@ async def open_site(
             **settings,
         },
     ) as stack:
-        yield Site(stack, folder / "state-directory.yaml")
-
-
-def _told(read: Callable[[], Any]) -> Callable[[], Any]:
-    async def look() -> Any:
-        return read()
-
-    return look
+        door = admin_door("", stack.state)
+        async with open_channel(
+            door.address, name="gateway", token=door.token, tls=door.tls
+        ) as channel:
+            yield Site(stack, folder / "state-directory.yaml", HistoryServiceStub(channel))

@@ -6,13 +6,14 @@ import signal
 import pytest
 
 from tests.doctor.clients import Clients, fresh
-from tests.doctor.site import Site
+from tests.doctor.site import Site, parameters
 from tests.e2e.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
 async def test_a_scheduler_that_hangs_is_told(site: Site) -> None:
+    await site.change(parameters())
     async with site.phase([Clients(1, fresh(20))]):
         pass
     scheduler = site.stack.stack.pids["scheduler"]

@@ -11,16 +11,17 @@ from collections.abc import Callable
 import pytest
 
 from tests.doctor.clients import Clients, fresh
-from tests.doctor.site import Site
+from tests.doctor.site import Site, parameters
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 _LOAD = [Clients(2, fresh(100)), Clients(1, fresh(100), tenant="globex")]
-_LIMITED = [Clients(5, fresh(100), tenant="limited")]
+_LIMITED = [Clients(9, fresh(100), tenant="limited")]
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 async def test_once_it_prints_what_goes_on_of_all_or_of_one(site: Site) -> None:
+    await site.change(parameters())
     async with site.phase([*_LOAD, *_LIMITED]):
         ended = await site.weir("top", "--once")
         alone = await site.weir("top", "--once", "--tenant", "globex")
@@ -34,12 +35,13 @@ async def test_once_it_prints_what_goes_on_of_all_or_of_one(site: Site) -> None:
     assert re.search(r"^ *worker-1-\w+ +ready .*[#.-]{24} \d+ %", told, re.MULTILINE), told
     row = re.search(r"^ *limited .*$", told, re.MULTILINE)
     assert row is not None, told
-    # Two of five at once: the rest is refused, and the limit is nearly used up.
+    # Four of nine at once: the rest is refused, and the limit is nearly used up.
     assert re.search(r"limited +[\d.]+ +[\d.]+ +\d+ +\d+ +(?!0\.0)[\d.]+ ", row[0]), told
     assert "concurrency" in row[0], told
 
 
 async def test_keys_of_the_live_view(site: Site) -> None:
+    await site.change(parameters())
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     async with site.phase(_LOAD):

@@ -1,6 +1,7 @@
 """`weir doctor`: what is wrong, why, and what to change."""
 
 import sys
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -8,24 +9,34 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.doctor.evidence import Evidence, split
+from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.examination import examine, throughput, ttft
 from weir_cli.doctor.finding import Verdict
-from weir_cli.doctor.looking import read_history
+from weir_cli.doctor.looking import DAY_S, read_history
 from weir_cli.doctor.report import verdict_json, verdict_text
+from weir_cli.doctor.splitting import looked_at, split
+from weir_cli.doctor.stretch import Stretch, stretch
 from weir_cli.doctor.tenant import of_tenant
-from weir_cli.duration_text import duration_text, seconds_of_text
 from weir_cli.errors import CommandError
 from weir_cli.output import Output
 
 FOUND, CANNOT_LOOK = 1, 2
-_DAY_S = 86_400.0
 
 _Since = Annotated[
-    str, typer.Option(metavar="DURATION", help="The time that is asked about, up to now.")
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="The time that is asked about: a length up to now, a moment in ISO 8601 (without a "
+        "zone UTC), or two with a / between.",
+    ),
 ]
 _Baseline = Annotated[
-    str, typer.Option(metavar="DURATION", help="The time before it to compare with.")
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="The time to compare with: a length before --since, a moment, or two with a / "
+        "between, such as an hour of this morning.",
+    ),
 ]
 _Printed = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 _StateDir = Annotated[
@@ -79,20 +90,15 @@ def doctor(
     """
     try:
         check = _check(what, tenant, against)
-        since_s, baseline_s = seconds_of_text(since), seconds_of_text(baseline)
-        _check_windows(since_s, baseline_s)
-        samples = read_history(address or (), state_dir, since_s + baseline_s)
+        recent, before = stretch("--since", since), stretch("--baseline", baseline)
+        samples = read_history(address or (), state_dir, _reach(recent, before, time.time()))
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(CANNOT_LOOK) from None
-    evidence = split(samples, since_s, baseline_s)
-    looked_at = (
-        f"looked at {duration_text(evidence.recent.seconds)} up to now and at "
-        f"{duration_text(evidence.baseline.seconds)} before"
-    )
+    evidence = split(samples, recent, before)
     verdict = check(evidence)
     tell = verdict_json if output is Output.JSON else verdict_text
-    print(tell(verdict, looked_at))
+    print(tell(verdict, looked_at(evidence)))
     if verdict.findings:
         raise typer.Exit(FOUND)
 
@@ -108,13 +114,20 @@ def _check(what: What, tenant: str, against: str) -> Callable[[Evidence], Verdic
     return {What.ALL: examine, What.THROUGHPUT: throughput, What.TTFT: ttft}[what]
 
 
-def _check_windows(since: float, baseline: float) -> None:
-    """Raises CommandError."""
-    for name, seconds in (("--since", since), ("--baseline", baseline)):
-        if seconds < 1:
-            raise CommandError(f"{name} is {seconds:g} s; it must be 1 s or more")
-    if since + baseline > _DAY_S:
+def _reach(since: Stretch, baseline: Stretch, now: float) -> float:
+    """Seconds of the past that are needed. Raises CommandError."""
+    begin = since.begin or now - since.seconds
+    if begin >= now:
+        raise CommandError(f"--since is {since.told}, which is yet to come")
+    if baseline.has_moments:
+        if baseline.begin >= begin:
+            raise CommandError(f"--baseline is {baseline.told}; it must begin before --since")
+        begin = baseline.begin
+    else:
+        begin -= baseline.seconds
+    if now - begin > DAY_S:
         raise CommandError(
-            f"--since and --baseline are {since + baseline:g} s together; the history keeps "
-            f"{_DAY_S:g} s"
+            f"--since {since.told} and --baseline {baseline.told} reach {now - begin:.0f} s back; "
+            f"the history keeps {DAY_S:g} s"
         )
+    return now - begin

@@ -1,11 +1,9 @@
 """What a diagnosis looks at: the time that is asked about, and the time before."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from weir.gateway.v1.history_service_pb2 import HistorySample, WorkerSample
-from weir_cli.doctor.ages import ages_of
 from weir_cli.doctor.waiting import Waiting, waiting_in
 from weir_cli.doctor.window import Window
 
@@ -56,17 +54,3 @@ class Evidence:
         """Those that had requests."""
         flows = (*self.recent.flows, *self.baseline.flows)
         return sorted({flow.model for flow in flows if flow.model})
-
-
-def split(samples: Sequence[HistorySample], since_s: float, baseline_s: float) -> Evidence:
-    """The newest `since_s` seconds, and the `baseline_s` before them.
-
-    A sample belongs where most of it lies. Ages are sums of lengths: a clock may be set meanwhile.
-    """
-    recent, baseline = [], []
-    for sample, age_s in zip(samples, ages_of(samples), strict=True):
-        if age_s <= since_s:
-            recent.append(sample)
-        elif age_s <= since_s + baseline_s:
-            baseline.append(sample)
-    return Evidence(Window(recent), Window(baseline))

@@ -115,12 +115,14 @@ def _of_model(evidence: Evidence, model: str, symptom: Symptom) -> Verdict:
         return Verdict()
     found = [cause.check(evidence, excess) for cause in CAUSES]
     told = [one for one in found if one is not None and one.share >= NEGLIGIBLE]
-    return Verdict(told or [_unknown(excess, model)], [f"{model}: {excess.told}"])
+    note = f"{model}: {excess.told}"
+    if told and excess.sources:
+        note += f"; it comes from: {excess.sources}"
+    return Verdict(told or [_unknown(excess, model)], [note])
 
 
 def _unknown(excess: Excess, model: str) -> Finding:
-    parts = sorted(excess.parts.items(), key=lambda part: -part[1])
-    named = ", ".join(f"{part} ({excess.share(part):.0%})" for part, _ in parts[:3])
+    sources = excess.sources
     return Finding(
         cause=UNKNOWN,
         symptom=excess.symptom,
@@ -128,7 +130,7 @@ def _unknown(excess: Excess, model: str) -> Finding:
         subject=model,
         evidence=(
             excess.told,
-            f"it comes from: {named}" if named else "nothing measured explains it",
+            f"it comes from: {sources}" if sources else "nothing measured explains it",
         ),
         remedy="compare `weir top` with the time before, and follow single requests with "
         "`weir explain`",

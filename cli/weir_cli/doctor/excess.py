@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from weir_cli.doctor.finding import Symptom
 
+_TOLD = 3
+
 
 class Part(StrEnum):
     """Where an excess comes from, as far as counts tell; a cause says why."""
@@ -43,6 +45,12 @@ class Excess:
         """Share of the excess that comes from these parts, 0 to 1."""
         whole = sum(self.parts.values())
         return sum(self.parts.get(part, 0.0) for part in parts) / whole if whole > 0 else 0.0
+
+    @property
+    def sources(self) -> str:
+        """The largest parts with their shares; empty where nothing measured explains it."""
+        parts = sorted(self.parts.items(), key=lambda part: -part[1])
+        return ", ".join(f"{part} ({self.share(part):.0%})" for part, _ in parts[:_TOLD])
 
 
 def positive(parts: Mapping[Part, float]) -> dict[Part, float]:

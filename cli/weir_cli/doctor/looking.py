@@ -16,6 +16,10 @@ from weir_cli.administration import CALL_S, administer
 from weir_cli.doctor.ages import ages_of
 from weir_cli.doctor.window import seconds_of
 
+DAY_S = 86_400.0
+"""Of which samples are kept."""
+_MARGIN_S = 120.0
+
 
 def read_history(
     addresses: Sequence[str], state_dir: Path | None, window_s: float
@@ -25,11 +29,13 @@ def read_history(
     Args:
         addresses: of their gRPC; none: the gateway of the stack that runs here.
         state_dir: of that stack.
-        window_s: up to now.
+        window_s: up to now; of the sample in which it begins, too.
 
     Raises:
         CommandError: one does not answer, or refuses.
     """
+    # The gateway leaves out a sample that began earlier, and the newest is some seconds old.
+    window_s = min(DAY_S, window_s + _MARGIN_S)
     request = GetHistoryRequest(window=_duration(window_s))
 
     async def call(stub: Any) -> GetHistoryResponse:
