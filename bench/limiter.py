@@ -24,6 +24,7 @@ _NAMES = (
     "echo_ratio",
     "echo_ratio_multiplexed",
     "redis_script_ratio",
+    "redis_script_ratio_batched",
     "over_admitted",
     "lost_units",
     "double_charges",

@@ -1,12 +1,12 @@
 """What a decision costs the shared store, beside a script that only touches eight buckets.
 
 Both are called at the same rate: a server that is called less often does less at a time, and each
-call costs it more.
+call costs it more. The script is called each time by itself, and again in batches as decisions are.
 """
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ import redis.asyncio as aioredis
 from bench.limiter_deployment import directory, measure, ratelimiter, say, snapshot
 from bench.limiter_rates import RUNS
 from tests.ratelimiter.valkey import Valkey, running_valkey
+from weir_ratelimiter.store.redis.batches import Batches
 
 _CLIENTS = 32
 _SECONDS = 2.0
@@ -57,7 +58,7 @@ async def cpu_figures(folder: Path, running: Valkey) -> dict[str, object]:
     Raises:
         RuntimeError: decisions were made without the server.
     """
-    decided, touched = [], []
+    decided, touched, batched = [], [], []
     more = (f"--store={running.url}", "--store-timeout-s=2")
     async with (
         directory(snapshot()) as address,
@@ -72,17 +73,20 @@ async def cpu_figures(folder: Path, running: Valkey) -> dict[str, object]:
             if calls < decisions:
                 raise RuntimeError(f"{decisions} decisions, of which Redis made {calls}")
             decided.append((cpu_s(running) - before) / decisions)
-            touched.append(await _touch(running, run.rate))
+            touched.append(await _touch(running, run.rate, in_batches=False))
+            batched.append(await _touch(running, run.rate, in_batches=True))
             say(
                 f"redis CPU, run {number + 1}: decision {decided[-1] * 1e6:.0f} us, "
-                f"script {touched[-1] * 1e6:.0f} us"
+                f"script {touched[-1] * 1e6:.0f} us, in batches {batched[-1] * 1e6:.0f} us"
             )
     return {
         "redis_cpu_us": {
             "decision": round(median(decided) * 1e6, 1),
             "script": round(median(touched) * 1e6, 1),
+            "script_batched": round(median(batched) * 1e6, 1),
         },
         "redis_script_ratio": round(median(decided) / median(touched), 3),
+        "redis_script_ratio_batched": round(median(decided) / median(batched), 3),
     }
 
 
@@ -100,26 +104,31 @@ def _calls(running: Valkey) -> int:
     return stats.get("cmdstat_fcall", {"calls": 0})["calls"]
 
 
-async def _touch(running: Valkey, rate: float) -> float:
+async def _touch(running: Valkey, rate: float, *, in_batches: bool) -> float:
     """CPU seconds of the server a script call, at `rate` calls a second."""
     client = aioredis.Redis(port=running.port, max_connections=_CLIENTS)
-    calls = 0
-
-    async def loop(stop: float) -> None:
-        nonlocal calls
-        due = time.perf_counter()
-        while due < stop:
-            await asyncio.sleep(due - time.perf_counter())
-            await touch(keys=["{s:0001}:bench"])
-            calls += 1
-            due += _CLIENTS / rate
-
+    call = Batches(client).run if in_batches else client.execute_command
     try:
-        touch = client.register_script(_TOUCH)
-        await touch(keys=["{s:0001}:bench"])
+        digest = await client.script_load(_TOUCH)
         before = cpu_s(running)
-        stop = time.perf_counter() + _SECONDS
-        await asyncio.gather(*(loop(stop) for _ in range(_CLIENTS)))
+        calls = await _in_step(lambda: call("EVALSHA", digest, 1, "{s:0001}:bench"), rate)
         return (cpu_s(running) - before) / calls
     finally:
         await client.aclose()
+
+
+async def _in_step(call: Callable[[], Awaitable[object]], rate: float) -> int:
+    """Clients that call at the same moments, `rate` times a second all together; their calls."""
+    calls = 0
+
+    async def loop(due: float, stop: float) -> None:
+        nonlocal calls
+        while due < stop:
+            await asyncio.sleep(due - time.perf_counter())
+            await call()
+            calls += 1
+            due += _CLIENTS / rate
+
+    now = time.perf_counter()
+    await asyncio.gather(*(loop(now, now + _SECONDS) for _ in range(_CLIENTS)))
+    return calls

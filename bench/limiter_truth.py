@@ -29,7 +29,7 @@ from weir_ratelimiter.store.base import LimitState, OutboxEntry
 from weir_ratelimiter.store.redis.store import RedisStore
 
 _TOKEN = "cluster-secret-of-the-benchmark"
-_ANSWERS_BETWEEN_FAULTS = 300
+_BATCHES_BETWEEN_FAULTS = 60
 
 
 @dataclass
@@ -90,7 +90,7 @@ async def _race(contests: Sequence[Contest], proxy: LossyProxy) -> Report:
 
 async def _faults(racing: asyncio.Task[Report], server: Valkey, proxy: LossyProxy) -> int:
     for happened, fault in enumerate(FAULTS):
-        due = proxy.answers + _ANSWERS_BETWEEN_FAULTS
+        due = proxy.answers + _BATCHES_BETWEEN_FAULTS
         while proxy.answers < due:
             if racing.done():
                 return happened

@@ -167,9 +167,9 @@ async def _let_happen(
     faults: Sequence[Fault],
     dice: random.Random,
 ) -> int:
-    """Has each fault after so many more answers of the server; returns how many happened."""
+    """Has each fault after so many more batches of answers; returns how many happened."""
     for happened, fault in enumerate(faults):
-        due = proxy.answers + dice.randint(150, 600)
+        due = proxy.answers + dice.randint(30, 120)
         while proxy.answers < due:
             if racing.done():
                 return happened

@@ -1,6 +1,7 @@
 """The connection to Redis or Valkey: a call is repeated only where that is safe."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from weir_core.errors.startup import StartupError
+from weir_ratelimiter.store.redis.batches import Batches
 from weir_ratelimiter.store.redis.faults import INDETERMINATE, unavailable
 from weir_ratelimiter.store.redis.scripts import LIBRARY
 
@@ -43,6 +45,7 @@ class RedisServer:
         namespace: str = "",
     ) -> None:
         self._client = client
+        self._batches = None if isinstance(client, aioredis.RedisCluster) else Batches(client)
         # Before the tag in braces, so that it moves no key to another slot.
         self._prefix = f"{namespace}:" if namespace else ""
         self.address = address
@@ -125,26 +128,30 @@ class RedisServer:
         return answers
 
     async def _run(self, function: str, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
-        run: Any = self._client.execute_command
         keys = [self._prefix + key for key in keys] if self._prefix else keys
-        place = await self._place_of(keys[0])
+        run = await self._runner(keys[0])
         call = ("FCALL", function, len(keys), *keys, *arguments)
         try:
-            reply = await run(*call, **place)
+            reply = await run(*call)
         except exceptions.ResponseError as error:
             if _UNKNOWN not in str(error):
                 raise
-            await run("FUNCTION LOAD", "REPLACE", LIBRARY.source, **place)
-            reply = await run(*call, **place)
+            await run("FUNCTION LOAD", "REPLACE", LIBRARY.source)
+            reply = await run(*call)
         answer: Reply = reply
         return answer
 
-    async def _place_of(self, key: str) -> dict[str, Any]:
-        """Which node to ask. Left alone, the client asks a node first which words are keys."""
+    async def _runner(self, key: str) -> Callable[..., Awaitable[Any]]:
+        """What sends a call to where the key is.
+
+        Left alone, a cluster's client asks a node first which words are keys.
+        """
         if not isinstance(self._client, aioredis.RedisCluster):
-            return {}
+            assert self._batches
+            return self._batches.run
         await self._client.initialize()
-        return {"target_nodes": self._client.get_node_from_key(key)}
+        node = self._client.get_node_from_key(key)
+        return partial(self._client.execute_command, target_nodes=node)
 
 
 def _address(url: str) -> str:
