@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from weakref import WeakValueDictionary
 
 from weir_core.errors import WeirError
 from weir_ratelimiter.continuity import Continuity
@@ -39,7 +40,8 @@ class Recount:
         self._continuity = continuity
         self._now_ms = now_ms
         self._counted_ms: dict[Name, int] = {}
-        self._locks: dict[Name, asyncio.Lock] = {}
+        # A lock lives while somebody holds it or waits for it.
+        self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
 
     async def bring_up(self, tenant_id: str, limits: Iterable[Limit]) -> None:
         """Count again what is due.
@@ -85,5 +87,4 @@ class Recount:
     def _note(self, name: Name, now_ms: int) -> None:
         if len(self._counted_ms) >= _MOST_WINDOWS:
             self._counted_ms.clear()
-            self._locks.clear()
         self._counted_ms[name] = now_ms

@@ -1,6 +1,7 @@
 """How long answers have been, to reserve what is likely instead of what is possible."""
 
-from collections import OrderedDict, deque
+from array import array
+from collections import OrderedDict
 
 _SAMPLES = 256
 _FEWEST = 20
@@ -15,12 +16,17 @@ class OutputHistory:
     """
 
     def __init__(self) -> None:
-        self._outputs: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
+        # Most tenants have a few outputs: an array takes what these need, a deque 64 places.
+        self._outputs: OrderedDict[tuple[str, str], array[int]] = OrderedDict()
 
     def observe(self, tenant_id: str, model: str, completion_tokens: int) -> None:
         """Take note of one answer."""
         key = (tenant_id, model)
-        outputs = self._outputs.setdefault(key, deque(maxlen=_SAMPLES))
+        outputs = self._outputs.get(key)
+        if outputs is None:
+            outputs = self._outputs[key] = array("q")
+        elif len(outputs) == _SAMPLES:
+            del outputs[0]
         outputs.append(completion_tokens)
         self._outputs.move_to_end(key)
         if len(self._outputs) > _MOST_PAIRS:
