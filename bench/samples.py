@@ -25,6 +25,11 @@ class Samples:
         above, below = self._values.get(upper), self._values.get(lower)
         return round(median(above) / median(below), digits) if above and below else None
 
+    def of_turns(self, upper: str, lower: str) -> list[float]:
+        """Ratios of what was measured beside each other: the first of both, the second ..."""
+        pairs = zip(self._values.get(upper, ()), self._values.get(lower, ()), strict=True)
+        return [above / below for above, below in pairs]
+
     def runs(self) -> dict[str, int]:
         """How often each was measured."""
         return {name: len(values) for name, values in self._values.items()}

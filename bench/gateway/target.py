@@ -38,6 +38,7 @@ class Target:
 class Measured:
     """One run of a client process; of streams also tokens and events with text, a second."""
 
+    requests: int
     rps: float
     p50_ms: float
     p99_ms: float
@@ -86,6 +87,7 @@ async def measure(
         why = f"{requests} streams of {tokens} tokens brought {streamed} in all"
         raise MeasurementFailed(f"{target.name}: {why}")
     return Measured(
+        requests=requests,
         rps=figures["rps"],
         p50_ms=figures["p50_ms"],
         p99_ms=figures["p99_ms"],

@@ -33,9 +33,10 @@ class Variant:
 
 
 OFF = Variant("off", None, 0.0, 0.0)
+CONTROL = Variant("control", None, 0.0, 0.0)
 DEFAULT = Variant("default_sampling", 0.1, 0.05, 0.15)
 ALL = Variant("all_traces", 1.0, 0.8, 1.05)
-VARIANTS = (OFF, DEFAULT, ALL)
+VARIANTS = (OFF, DEFAULT, ALL, CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
