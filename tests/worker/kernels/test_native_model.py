@@ -13,10 +13,8 @@ from weir_worker.attention.gather import GatherAttention
 from weir_worker.attention.native import NativeAttention
 from weir_worker.engine.config import EngineConfig
 from weir_worker.engine.factory import build_engine
-from weir_worker.kernels.build import build
 from weir_worker.kernels.choice import load_kernels
 from weir_worker.kernels.library import Kernels
-from weir_worker.kernels.processor import cpu_flags, levels
 from weir_worker.kv.host_tier import HostTier
 from weir_worker.models.base import ForwardBatch, SequenceSlice
 from weir_worker.models.llama import LlamaModel
@@ -130,8 +128,9 @@ _DECODED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("member", _DECODED)
-def test_one_call_a_step_has_the_bits_of_the_parts(tmp_path: Path, member: str) -> None:
-    kernels = _avx2()
+def test_one_call_a_step_has_the_bits_of_the_parts(
+    kernels: Kernels, tmp_path: Path, member: str
+) -> None:
     model = load_model(
         write_tiny_llama(tmp_path, overrides=_DECODED[member]), kernels=kernels, precision="int8"
     )
@@ -151,8 +150,8 @@ def test_one_call_a_step_has_the_bits_of_the_parts(tmp_path: Path, member: str) 
     assert torch.equal(at_once[1], by_parts[1])
 
 
-def test_one_call_a_step_without_logits_writes_the_cache(tmp_path: Path) -> None:
-    model = load_model(write_tiny_llama(tmp_path), kernels=_avx2(), precision="int8")
+def test_one_call_a_step_without_logits_writes_the_cache(kernels: Kernels, tmp_path: Path) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=kernels, precision="int8")
     tokens = made_up_tokens(20, 320)
     caches = []
     for rows in ([], [19]):
@@ -162,14 +161,14 @@ def test_one_call_a_step_without_logits_writes_the_cache(tmp_path: Path) -> None
     assert torch.equal(*caches)
 
 
-def test_what_the_decoder_cannot_take_is_refused(tmp_path: Path) -> None:
-    model = load_model(write_tiny_llama(tmp_path), kernels=_avx2(), precision="int8")
+def test_what_the_decoder_cannot_take_is_refused(kernels: Kernels, tmp_path: Path) -> None:
+    model = load_model(write_tiny_llama(tmp_path), kernels=kernels, precision="int8")
     model.allocate_kv(4, 16)
     decoder, cache = model._decoder, model._cache
     assert decoder is not None
     assert cache is not None
     pieces = [SequenceSlice(0, 20, [0, 1])]
-    plan = NativeAttention(_avx2()).plan(ForwardBatch([0] * 20, pieces, [19]), cache)
+    plan = NativeAttention(kernels).plan(ForwardBatch([0] * 20, pieces, [19]), cache)
     x, wanted = torch.zeros(20, model.config.hidden_size), torch.tensor([19])
     for bad in (torch.zeros(19, x.shape[1]), x[:, :-1], x.double()):
         with pytest.raises(InvalidField, match="x is"):
@@ -179,19 +178,12 @@ def test_what_the_decoder_cannot_take_is_refused(tmp_path: Path) -> None:
             decoder.run(x, plan, torch.tensor(rows))
     far = ForwardBatch([0], [SequenceSlice(model.config.max_context, 1, [0] * 1000)], [0])
     with pytest.raises(InvalidField, match="position is"):
-        decoder.run(x[:1], NativeAttention(_avx2()).plan(far, cache), torch.tensor([0]))
+        decoder.run(x[:1], NativeAttention(kernels).plan(far, cache), torch.tensor([0]))
     model.allocate_kv(5, 16)
     with pytest.raises(InvalidField, match="it must be of 5"):
         decoder.run(x, plan, wanted)
     with pytest.raises(InvalidField, match="of attention 'native'"):
         decoder.run(x, GatherAttention().plan(ForwardBatch([0] * 20, pieces, []), cache), wanted)
-
-
-def _avx2() -> Kernels:
-    """The only level whose 8-bit layers the decoder knows."""
-    if "avx2" not in levels(cpu_flags()):
-        pytest.skip("kernels need Linux on x86-64 with AVX2")
-    return Kernels(build("avx2", timeout_s=300), "avx2")
 
 
 def _bits(model: LlamaModel) -> torch.Tensor:

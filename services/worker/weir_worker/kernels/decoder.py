@@ -12,7 +12,7 @@ from weir_worker.attention import AttentionPlan, PagedKvCache
 from weir_worker.attention.native import NativeKvCache, NativePlan
 from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import Kernels, check
-from weir_worker.kernels.linear import NativeWideLinear
+from weir_worker.kernels.linear import FASTEST, NativeInt8Linear, NativeWideLinear
 from weir_worker.kernels.norm import NativeNorm
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.llama_layer import LlamaLayer
@@ -73,6 +73,9 @@ class _Step(ctypes.Structure):
     )
 
 
+_Linear = NativeInt8Linear | NativeWideLinear
+
+
 @dataclass(frozen=True, slots=True)
 class _LayerParts:
     """What a layer is made of, by the kernels that the native code calls.
@@ -84,21 +87,21 @@ class _LayerParts:
     """
 
     norms: tuple[NativeNorm, NativeNorm]
-    linears: tuple[NativeWideLinear, NativeWideLinear, NativeWideLinear, NativeWideLinear]
+    linears: tuple[_Linear, _Linear, _Linear, _Linear]
     gate: NativeGate
 
     @classmethod
-    def of(cls, layer: LlamaLayer) -> Self | None:
+    def of(cls, kernels: Kernels, layer: LlamaLayer) -> Self | None:
         """None if a part is computed by something else, or there are further ones."""
         norms = layer.attention_norm, layer.mlp_norm
         linears = layer.qkv, layer.output, layer.gate_up, layer.down
         ours = [norm for norm in norms if isinstance(norm, NativeNorm)]
-        wide = [linear for linear in linears if isinstance(linear, NativeWideLinear)]
-        if len(ours) < len(norms) or len(wide) < len(linears):
+        known = [linear for linear in linears if isinstance(linear, FASTEST[kernels.level])]
+        if len(ours) < len(norms) or len(known) < len(linears):
             return None
         if not layer.plain or not isinstance(layer.gate, NativeGate):
             return None
-        return cls((ours[0], ours[1]), (wide[0], wide[1], wide[2], wide[3]), layer.gate)
+        return cls((ours[0], ours[1]), (known[0], known[1], known[2], known[3]), layer.gate)
 
 
 class NativeDecoder:
@@ -131,7 +134,7 @@ class NativeDecoder:
     @classmethod
     def of(cls, kernels: Kernels, config: LlamaConfig, layers: Sequence[LlamaLayer]) -> Self | None:
         """For these layers; None if one of them has parts that the native code does not know."""
-        found = [parts for layer in layers if (parts := _LayerParts.of(layer)) is not None]
+        found = [parts for layer in layers if (parts := _LayerParts.of(kernels, layer)) is not None]
         return cls(kernels, config, found) if len(found) == len(layers) else None
 
     def bind(self, cache: PagedKvCache, rotary: Sequence[RotaryTable]) -> None:

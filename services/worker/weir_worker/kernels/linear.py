@@ -6,6 +6,7 @@ import torch
 
 from weir_core.errors import InvalidField
 from weir_worker.kernels.library import Kernels, check
+from weir_worker.kernels.processor import Level
 from weir_worker.linear import Int8Weight
 
 _STRIP = 32  # outputs that the kernels compute side by side
@@ -76,6 +77,10 @@ class NativeInt8Linear:
     """y = x W^T + b with 8-bit weights scaled by output and 8-bit activations scaled by row.
 
     Sums are of integers and exact. A row that holds NaN or infinity gives NaN.
+
+    Attributes:
+        shape: of the weight, [out, in].
+        address: of the packed weight, for other native code; valid as long as this lives.
     """
 
     def __init__(
@@ -87,18 +92,19 @@ class NativeInt8Linear:
             InvalidField: a tensor is of another kind, or out of its bounds.
         """
         levels, scales = weight.levels.contiguous(), weight.scales
-        self._out, self._in = levels.shape
+        self.shape = levels.shape
+        out, inputs = levels.shape
         _check_levels(levels)
-        check(scales, "scales", self._out)
+        check(scales, "scales", out)
         if bias is not None:
-            check(bias, "bias", self._out)
-        outputs = _padded(self._out, _STRIP)
-        packed = torch.empty(outputs, _padded(self._in, _DEPTH), dtype=torch.int8)
+            check(bias, "bias", out)
+        outputs = _padded(out, _STRIP)
+        packed = _aligned(outputs * _padded(inputs, _DEPTH))
         offsets = torch.empty(outputs, dtype=torch.int32)
         kernels.library.weir_pack_int8(
             levels.data_ptr(),
-            self._out,
-            self._in,
+            out,
+            inputs,
             packed.data_ptr(),
             offsets.data_ptr(),
             torch.get_num_threads(),
@@ -106,16 +112,16 @@ class NativeInt8Linear:
         parts = (packed, offsets, _extended(scales, outputs), _extended(bias, outputs))
         self._parts = parts  # the structure holds their addresses
         addresses = (None if part is None else part.data_ptr() for part in parts)
-        self._weight = _Int8Weight(self._out, self._in, *addresses)
-        self._address = ctypes.byref(self._weight)
+        self._weight = _Int8Weight(out, inputs, *addresses)
+        self.address = ctypes.addressof(self._weight)
         self._apply = kernels.library.weir_linear_int8
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Map [rows, in] to [rows, out]."""
         rows = x.shape[0]
-        check(x, "x", rows, self._in)
-        y = torch.empty(rows, self._out)
-        self._apply(self._address, x.data_ptr(), rows, y.data_ptr(), torch.get_num_threads())
+        check(x, "x", rows, self.shape[1])
+        y = torch.empty(rows, self.shape[0])
+        self._apply(self.address, x.data_ptr(), rows, y.data_ptr(), torch.get_num_threads())
         return y
 
 
@@ -174,6 +180,15 @@ class NativeWideLinear:
         y = torch.empty(rows, self.shape[0])
         self._apply(self.address, x.data_ptr(), rows, y.data_ptr(), torch.get_num_threads())
         return y
+
+
+# The 8-bit layers that a processor of each level is fastest with.
+FASTEST: dict[Level, type[NativeInt8Linear | NativeWideLinear]] = {
+    # Bytes are multiplied into 32 bits by VNNI alone.
+    "avx2": NativeWideLinear,
+    "avx512": NativeInt8Linear,
+    "amx": NativeInt8Linear,
+}
 
 
 def _aligned(size: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from weir_worker.attention.native import NativeAttention, NativeKvCache
 from weir_worker.kernels.decoder import NativeDecoder
 from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import STEP, Kernels
-from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear, NativeWideLinear
+from weir_worker.kernels.linear import FASTEST, NativeLinear
 from weir_worker.kernels.norm import NativeNorm
 from weir_worker.linear import Hadamard, Int8Weight, Linear
 from weir_worker.models.config import ModelConfig
@@ -59,9 +59,7 @@ class NativeParts(TorchParts):
 
     def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
         """See `Parts.int8_linear`."""
-        # Bytes are multiplied into 32 bits by VNNI alone.
-        kind = NativeWideLinear if self._kernels.level == "avx2" else NativeInt8Linear
-        return kind(self._kernels, weight, bias)
+        return FASTEST[self._kernels.level](self._kernels, weight, bias)
 
     @property
     def int8_method(self) -> str | None:

@@ -5,13 +5,19 @@
 #include <vector>
 
 #include "attention.h"
+#include "linear_int8.h"
 #include "linear_w8a16.h"
 #include "rows.h"
 
 namespace weir {
 namespace {
 
-using wide::Weight;
+#if defined(__AVX512VNNI__)
+namespace linear = bytes;
+#else
+namespace linear = wide;
+#endif
+using linear::Weight;
 
 struct Layer {
   const float *attention_gain, *mlp_gain;
@@ -39,7 +45,7 @@ struct Step {
 };
 
 struct Work {
-  wide::Rows quantised;
+  linear::Rows quantised;
   Pieces pieces;
   std::vector<float> qkv, attended, gate_up, x;
 
@@ -62,33 +68,33 @@ struct Work {
 // for each other at the end.
 
 void quantise_normed(const float* x, const float* gain, const Decoder& d, int64_t rows,
-                     wide::Rows& out) {
-  const int64_t depth = wide::depth_of(d.hidden);
+                     linear::Rows& out) {
+  const int64_t depth = linear::depth_of(d.hidden);
   static thread_local std::vector<float> normed;
   normed.resize(d.hidden);
 #pragma omp for schedule(static)
   for (int64_t row = 0; row < rows; ++row) {
     rms_norm_row(x + row * d.hidden, gain, d.eps, d.hidden, normed.data());
-    out.scales[row] = wide::quantise(normed.data(), d.hidden, out.levels.data() + row * depth);
+    out.scales[row] = linear::quantise(normed.data(), d.hidden, out.levels.data() + row * depth);
   }
 }
 
-void quantise_gated(const float* gate_up, const Decoder& d, int64_t rows, wide::Rows& out) {
-  const int64_t depth = wide::depth_of(d.intermediate);
+void quantise_gated(const float* gate_up, const Decoder& d, int64_t rows, linear::Rows& out) {
+  const int64_t depth = linear::depth_of(d.intermediate);
   static thread_local std::vector<float> gated;
   gated.resize(d.intermediate);
 #pragma omp for schedule(static)
   for (int64_t row = 0; row < rows; ++row) {
     silu_mul_row(gate_up + 2 * row * d.intermediate, d.intermediate, d.hadamard, gated.data());
-    out.scales[row] = wide::quantise(gated.data(), d.intermediate, out.levels.data() + row * depth);
+    out.scales[row] = linear::quantise(gated.data(), d.intermediate, out.levels.data() + row * depth);
   }
 }
 
-void quantise_plain(const float* x, int64_t width, int64_t rows, wide::Rows& out) {
-  const int64_t depth = wide::depth_of(width);
+void quantise_plain(const float* x, int64_t width, int64_t rows, linear::Rows& out) {
+  const int64_t depth = linear::depth_of(width);
 #pragma omp for schedule(static)
   for (int64_t row = 0; row < rows; ++row)
-    out.scales[row] = wide::quantise(x + row * width, width, out.levels.data() + row * depth);
+    out.scales[row] = linear::quantise(x + row * width, width, out.levels.data() + row * depth);
 }
 
 void rotate_and_store(float* qkv, const Decoder& d, const Layer& layer, const Step& step) {
@@ -126,7 +132,7 @@ void keep_wanted(const Decoder& d, const Step& step, float* x, float* attended) 
 void run_layer(const Decoder& d, const Layer& layer, const Step& step, bool last, float* x,
                Work& work) {
   quantise_normed(x, layer.attention_gain, d, step.rows, work.quantised);
-  wide::multiply(*layer.qkv, work.quantised, step.rows, false, work.qkv.data());
+  linear::multiply(*layer.qkv, work.quantised, step.rows, false, work.qkv.data());
   rotate_and_store(work.qkv.data(), d, layer, step);
   int64_t rows = step.rows;
   if (last) rows = step.num_wanted;
@@ -134,11 +140,11 @@ void run_layer(const Decoder& d, const Layer& layer, const Step& step, bool last
   attend_all(work.qkv.data(), d, layer, step, work.pieces, work.attended.data());
   if (last) keep_wanted(d, step, x, work.attended.data());
   quantise_plain(work.attended.data(), d.heads * d.dim, rows, work.quantised);
-  wide::multiply(*layer.output, work.quantised, rows, true, x);
+  linear::multiply(*layer.output, work.quantised, rows, true, x);
   quantise_normed(x, layer.mlp_gain, d, rows, work.quantised);
-  wide::multiply(*layer.gate_up, work.quantised, rows, false, work.gate_up.data());
+  linear::multiply(*layer.gate_up, work.quantised, rows, false, work.gate_up.data());
   quantise_gated(work.gate_up.data(), d, rows, work.quantised);
-  wide::multiply(*layer.down, work.quantised, rows, true, x);
+  linear::multiply(*layer.down, work.quantised, rows, true, x);
 }
 
 }  // namespace
@@ -154,6 +160,9 @@ extern "C" WEIR_EXPORT void weir_decode(const Decoder* decoder, const Step* step
   Work& work = own;
   work.fit(*decoder, step->rows);
 #pragma omp parallel num_threads(threads)
-  for (int64_t index = 0; index < decoder->num_layers; ++index)
-    run_layer(*decoder, decoder->layers[index], *step, index + 1 == decoder->num_layers, x, work);
+  {
+    const linear::Tiles tiles;
+    for (int64_t index = 0; index < decoder->num_layers; ++index)
+      run_layer(*decoder, decoder->layers[index], *step, index + 1 == decoder->num_layers, x, work);
+  }
 }

@@ -46,6 +46,11 @@ struct Rows {
   }
 };
 
+// Threads need hold nothing.
+struct Tiles {
+  Tiles() {}
+};
+
 inline __m256i rounded(const float* x, __m256 steps) {
   return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), steps));
 }
