@@ -26,9 +26,11 @@ class Samples:
         return round(median(above) / median(below), digits) if above and below else None
 
     def of_turns(self, upper: str, lower: str) -> list[float]:
-        """Ratios of what was measured beside each other: the first of both, the second ..."""
-        pairs = zip(self._values.get(upper, ()), self._values.get(lower, ()), strict=True)
-        return [above / below for above, below in pairs]
+        """Ratios of what was measured beside each other, in order; none unless both were."""
+        above, below = self._values.get(upper), self._values.get(lower)
+        if not above or not below:
+            return []
+        return [one / other for one, other in zip(above, below, strict=True)]
 
     def runs(self) -> dict[str, int]:
         """How often each was measured."""
