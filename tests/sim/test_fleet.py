@@ -46,7 +46,7 @@ def test_chunks_bound_the_time_between_tokens_that_whole_prompts_do_not() -> Non
         for batching in Batching
     }
     decode_s = COST.step_s(0, 0, 1, 110)
-    assert longest[Batching.CHUNKED] <= 2.05 * decode_s
+    assert longest[Batching.CHUNKED] <= 2.8 * decode_s
     whole_s = COST.step_s(4_000, 4_000 * 4_001 // 2, 0, 0)
     assert longest[Batching.PREFILL_FIRST] >= whole_s
     assert longest[Batching.DECODE_FIRST] >= whole_s

@@ -57,6 +57,7 @@ class Engine:
         self.waiting = WaitingLine()
         self.running: list[SimSequence] = []
         self.prefilling: list[SimSequence] = []
+        self.joined: tuple[int, int] | None = None
         self.steps = self.busy_us = self.preemptions = 0
         self.prefill_tokens = self.recomputed_tokens = self.cached_tokens = 0
         self._events = events
@@ -158,6 +159,7 @@ class Engine:
             return False
         self.waiting.pop()
         self.running.append(sequence)
+        self.joined = None
         self.cached_tokens += hit
         sequence.start_at(hit)
         if sequence.carried and sequence.remaining == 1:

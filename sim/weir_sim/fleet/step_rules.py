@@ -14,7 +14,7 @@ from weir_sim.setup import Batching, WorkerSpec
 _SMALL_CHUNK = 16
 _SIDE_BY_SIDE = 4
 _LEAST_PREFILL = 4
-_STRETCH = 2.0
+_STRETCH = 2.75
 
 
 class Batch(Protocol):
@@ -26,6 +26,8 @@ class Batch(Protocol):
     running: list[SimSequence]
     decoding: Decodes
     prefilling: list[SimSequence]
+    joined: tuple[int, int] | None
+    """Decodes, and their context, when the last prompt joined them; None: with the next step."""
 
     def admit_first(self) -> bool:
         """Admits the first that waits; False, with nothing changed, when memory is lacking."""
@@ -128,7 +130,9 @@ def _shrink(batch: Batch, shares: list[int]) -> list[int]:
     """Cuts prefill until the step is predicted to keep its decodes waiting no longer."""
     decodes = len(batch.decoding)
     context = batch.decoding.context()
-    most_s = batch.spec.max_step_s or _STRETCH * batch.cost.step_s(0, 0, decodes, context)
+    batch.joined = then, context_then = batch.joined or (decodes, context)
+    at_most = min(context, context_then * decodes // then)
+    most_s = batch.spec.max_step_s or _STRETCH * batch.cost.step_s(0, 0, decodes, at_most)
 
     def shares_of(tokens: int) -> list[int]:
         return [tokens] if len(shares) == 1 else prefill_shares(batch.prefilling, tokens)

@@ -10,13 +10,14 @@ from tests.worker.engine.driver import Driver
 from tests.worker.engine.paged_fake import PagedFake, expected_output
 from weir_core.clock import ManualClock
 from weir_worker.engine.linear_fit import LinearFit
-from weir_worker.engine.planner import LEAST_PREFILL
+from weir_worker.engine.planner import LEAST_PREFILL, STRETCH
 from weir_worker.engine.step_cost import StepCost, StepShape, chunk_context
 from weir_worker.models.base import ForwardBatch
 from weir_worker.sampling import Samples, SamplingState
 
-# Of SmolLM2 on two cores, about: weights, rows, and context of decodes and of chunks.
-_STEP_US, _ROW_US, _DECODE_US, _CHUNK_US = 20_000.0, 1_200.0, 1.5, 0.4
+# SmolLM2 in 8 bits on two cores, about: a step, a row, a row's attention to a token, and reading
+# a token's KV, which the rows of a chunk share.
+_STEP_US, _ROW_US, _ATTEND_US, _READ_US = 7_500.0, 180.0, 0.21, 0.88
 
 
 class TimedFake(PagedFake):
@@ -28,8 +29,8 @@ class TimedFake(PagedFake):
         us = _STEP_US
         for piece in batch.slices:
             context = chunk_context(piece.start, piece.length)
-            us += piece.length * _ROW_US
-            us += context * (_DECODE_US if piece.length == 1 else _CHUNK_US)
+            us += piece.length * _ROW_US + context * _ATTEND_US
+            us += (piece.start + piece.length) * _READ_US
         if self.clock is not None:
             self.clock.advance_us(round(us))
         return super().run(batch, states)
@@ -73,19 +74,18 @@ def decode_beside_a_long_prompt(driver: Driver, length: int) -> tuple[list[int],
     return before, gaps
 
 
-@pytest.mark.parametrize("max_step_us", [0, 80_000])
+@pytest.mark.parametrize("max_step_us", [0, 25_000])
 def test_decodes_are_not_stalled_by_a_long_prompt(max_step_us: int) -> None:
     driver = timed_driver(max_step_tokens=512, max_step_us=max_step_us)
     before, gaps = decode_beside_a_long_prompt(driver, 6_000)
-    median = sorted(before)[10]
-    assert max(gaps) < 3 * median
-    if max_step_us:
-        assert max(gaps) < 1.2 * max_step_us
+    most_us = max_step_us or STRETCH * sorted(before)[10]
+    assert max(gaps) < 1.1 * most_us
+    assert sum(gaps) / len(gaps) > 0.85 * most_us, "as much of the prompt as the bound allows"
     chunks = [
         length for batch in driver.fake.batches for start, length in batch if start and length > 1
     ]
     assert min(chunks[:-2]) >= LEAST_PREFILL, "every prompt advances"
-    assert sum(chunks[:5]) > sum(chunks[-7:-2]), "chunks shrink as the context grows"
+    assert sum(chunks[8:28]) > 2 * sum(chunks[-22:-2]), "chunks shrink as the context grows"
     assert driver.record("again").tokens == expected_output([120] * 6_000, 2)
 
 
@@ -146,8 +146,9 @@ def test_the_cost_of_a_step_is_learned_from_steps() -> None:
 
     def truth(shape: StepShape) -> float:
         rows = shape.decodes + shape.prefills
-        context = _DECODE_US * shape.decode_context + _CHUNK_US * shape.prefill_context
-        return _STEP_US + _ROW_US * rows + context
+        attended = shape.decode_context + shape.prefill_context
+        read = shape.decode_context + shape.prefill_reads
+        return _STEP_US + _ROW_US * rows + _ATTEND_US * attended + _READ_US * read
 
     def shape(chunk: int) -> StepShape:
         decodes = [rng.randrange(1, 2_000) for _ in range(rng.randrange(0, 16))]

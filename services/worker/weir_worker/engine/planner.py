@@ -22,10 +22,8 @@ _SIDE_BY_SIDE = 4
 _TOLD_CHUNK = 64
 # Beside decodes a step prefills so much, however dear it is: every prompt advances.
 LEAST_PREFILL = 4
-# And so much while nothing is known of its cost.
-_FIRST_PREFILL = 64
-# How much longer than its decodes alone a step may take.
-_STRETCH = 2.0
+# How much longer a step may take than its decodes alone did when the last prompt joined them.
+STRETCH = 2.75
 
 
 class StepPlanner:
@@ -51,6 +49,8 @@ class StepPlanner:
         self._passed: list[str] = []
         self._kv = kv
         self._preempted = False
+        # Decodes when the last prompt joined them; None: with the next step.
+        self._joined: StepShape | None = None
 
     def has_work(self) -> bool:
         """Whether any sequence runs or waits."""
@@ -179,6 +179,7 @@ class StepPlanner:
         self.waiting.remove(sequence)
         sequence.resume_at(hit)
         self.running.append(sequence)
+        self._joined = None
         return None
 
     def _add_prefills(self, plan: StepPlan, prefills: list[Sequence], budget: int) -> None:
@@ -209,28 +210,40 @@ class StepPlanner:
         """Cut prefill until the step is predicted to keep its decodes waiting no longer.
 
         A chunk late in a long prompt is dear, so it becomes shorter; it never falls below
-        `LEAST_PREFILL`. Nothing far larger than what ran before is believed.
+        `LEAST_PREFILL`. Nothing far beyond what ran before is believed.
         """
         decodes = plan.shape()
-        most_us = self.limits.max_step_us or _STRETCH * self.cost.predict_us(decodes)
-        low, high = LEAST_PREFILL, sum(shares)
-        known = max(_FIRST_PREFILL, 2 * self.cost.largest_prefill)
-        if high > known:
-            high = known
-            shares = self._divide(prefills, high)
-        if not most_us or self._predict_us(decodes, prefills, shares) <= most_us:
+        most_us = self.limits.max_step_us or self._stretched_us(decodes)
+
+        def fits(shares: list[int]) -> bool:
+            shape = self._shape(decodes, prefills, shares)
+            return self.cost.knows(shape) and (
+                not most_us or self.cost.predict_us(shape) <= most_us
+            )
+
+        if fits(shares):
             return shares
+        low, high = LEAST_PREFILL, sum(shares)
         while high - low > max(1, low // 8):
             middle = (low + high) // 2
-            if self._predict_us(decodes, prefills, self._divide(prefills, middle)) <= most_us:
+            if fits(self._divide(prefills, middle)):
                 low = middle
             else:
                 high = middle
         return self._divide(prefills, low)
 
-    def _predict_us(self, decodes: StepShape, prefills: list[Sequence], shares: list[int]) -> float:
+    def _stretched_us(self, decodes: StepShape) -> float:
+        """How long a step with these decodes may take, microseconds; 0 while nothing is known.
+
+        They read more with every token. Were the bound to grow with them, a stream that waits
+        for a long prompt would wait longer and longer.
+        """
+        self._joined = self._joined or decodes
+        return STRETCH * self.cost.predict_us(decodes.with_context_of(self._joined))
+
+    def _shape(self, decodes: StepShape, prefills: list[Sequence], shares: list[int]) -> StepShape:
         starts = [sequence.computed for sequence in prefills]
-        return self.cost.predict_us(decodes.with_chunks(zip(starts, shares, strict=True)))
+        return decodes.with_chunks(zip(starts, shares, strict=True))
 
 
 def _exceed_quota(growing: list[Sequence]) -> bool:

@@ -1,12 +1,16 @@
 """How long a step will take, learned from those that ran."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir_worker.engine.linear_fit import LinearFit
 
 # Steps that decode alone are many and alike.
 _ALL_OF_THE_FIRST, _ONE_IN = 32, 8
+# A step is within what is known if it does at most so many times what any did.
+_FURTHER = 2
+# And however little ran so far, if it does no more than a prompt of so many tokens.
+_FIRST_PREFILL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +21,15 @@ class StepShape:
         decodes: rows of sequences that decode.
         decode_context: tokens that these rows read, each row all before it and itself.
         prefills: rows of prompts.
-        prefill_context: tokens that these rows read.
+        prefill_context: tokens that these rows attend to, each row all before it and itself.
+        prefill_reads: tokens whose KV is read for them, once for all rows of a chunk.
     """
 
     decodes: int = 0
     decode_context: int = 0
     prefills: int = 0
     prefill_context: int = 0
+    prefill_reads: int = 0
 
     @classmethod
     def of(cls, decodes: Iterable[int], chunks: Iterable[tuple[int, int]] = ()) -> "StepShape":
@@ -35,36 +41,40 @@ class StepShape:
             sum(contexts),
             sum(length for _, length in pieces),
             sum(chunk_context(start, length) for start, length in pieces),
+            sum(start + length for start, length in pieces),
         )
 
     def with_chunks(self, chunks: Iterable[tuple[int, int]]) -> "StepShape":
         """The same decodes with these (start, length) of prompts."""
         prefill = StepShape.of((), chunks)
-        return StepShape(
-            self.decodes, self.decode_context, prefill.prefills, prefill.prefill_context
-        )
+        return replace(prefill, decodes=self.decodes, decode_context=self.decode_context)
+
+    def with_context_of(self, before: "StepShape") -> "StepShape":
+        """The same decodes with the context that one had then, on average, if it had less."""
+        grown = self.decode_context * before.decodes > before.decode_context * self.decodes
+        if not grown:
+            return self
+        return replace(self, decode_context=before.decode_context * self.decodes // before.decodes)
 
 
 def chunk_context(start: int, length: int) -> int:
-    """Tokens that the rows of a chunk read: each row all before it and itself."""
+    """Tokens that the rows of a chunk attend to: each row all before it and itself."""
     return length * start + length * (length + 1) // 2
 
 
 class StepCost:
-    """Time of a step, linear in its rows and in the context that they read.
+    """Time of a step, linear in its rows, in what they attend to and in the KV that is read.
 
     Decodes are learned from steps without prefill, prefill from what it adds to them: each
     keeps what it knows while the other runs alone. What was never seen costs nothing.
-
-    Attributes:
-        largest_prefill: most prefill rows of a step so far; far beyond it nothing is known.
     """
 
     def __init__(self) -> None:
-        self.largest_prefill = 0
+        self._most_prefills = 0
+        self._most_context = 0
         self._decode_steps = 0
         self._decode = LinearFit(3)
-        self._prefill = LinearFit(3)
+        self._prefill = LinearFit(4)
 
     def wants(self, prefills: bool) -> bool:
         """Whether the step that ran is to be observed: of those that decode alone, one in 8."""
@@ -76,10 +86,20 @@ class StepCost:
     def observe(self, shape: StepShape, us: int) -> None:
         """Learn from a step that took so many microseconds."""
         if shape.prefills:
-            self.largest_prefill = max(self.largest_prefill, shape.prefills)
+            self._most_prefills = max(self._most_prefills, shape.prefills)
+            self._most_context = max(self._most_context, shape.prefill_context)
             self._prefill.observe(_prefill_features(shape), us - self._decode_part(shape))
         else:
             self._decode.observe(_decode_features(shape), us)
+
+    def knows(self, shape: StepShape) -> bool:
+        """Whether its prefill is not far beyond all that ran: a prediction can be believed.
+
+        Many rows are, and so are few that begin late in a prompt, as behind a cached prefix.
+        """
+        rows = max(_FIRST_PREFILL, _FURTHER * self._most_prefills)
+        context = max(chunk_context(0, _FIRST_PREFILL), _FURTHER * self._most_context)
+        return shape.prefills <= rows and shape.prefill_context <= context
 
     def predict_us(self, shape: StepShape) -> float:
         """Predict the time of a step, microseconds; 0 while nothing is known."""
@@ -97,4 +117,5 @@ def _decode_features(shape: StepShape) -> Sequence[float]:
 
 
 def _prefill_features(shape: StepShape) -> Sequence[float]:
-    return 1.0, shape.prefills / 512, shape.prefill_context / 1_048_576
+    context, reads = shape.prefill_context / 131_072, shape.prefill_reads / 8_192
+    return 1.0, shape.prefills / 64, context, reads
