@@ -1,5 +1,6 @@
 """What a calibration measures and concludes, in order."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,27 +8,27 @@ from weir_cli.calibration.advice import Recommendation
 from weir_cli.calibration.comparison import Comparison, Verdict, comparison
 from weir_cli.calibration.cost_fit import CostFit, fit_cost
 from weir_cli.calibration.findings import Findings, WorkerFacts, levels_of
-from weir_cli.calibration.grid_sweep import Grid, GridSweep, largest, whole_s
+from weir_cli.calibration.grid_sweep import Grid, GridSweep, largest
 from weir_cli.calibration.measurement import Measurement
+from weir_cli.calibration.mixed_load import mixed
 from weir_cli.calibration.plan import CalibrationPlan, Cell
-from weir_cli.calibration.policy_advice import advise_policy
+from weir_cli.calibration.predicted_times import lone_ttft_s, whole_s
 from weir_cli.calibration.prediction import Agreement, agreements, as_served, simulated
-from weir_cli.calibration.recommendation import lone_ttft_s, recommend
+from weir_cli.calibration.recommendation import recommend, unsearched
 from weir_cli.calibration.recorder import Recorder
 from weir_cli.calibration.settings import ChosenSettings
-from weir_cli.load.arrivals import Arrivals
+from weir_cli.calibration.settings_search import Search, search
+from weir_cli.calibration.trials import Trials
 from weir_cli.load.goodput import Targets
-from weir_cli.load.lengths import Law, Lengths
-from weir_cli.load.load_plan import LoadSize, drawn_plan
-from weir_cli.load.load_request import LoadRequest
 
 _ALONE = 5
 _ANSWER_BOUND = 128
-_OVERLOAD, _UNDERLOAD = 1.1, 0.6
+_COMPARED = (0.85, 1.0, 1.0, 0.85)
+"""Of what the better settings carry in the simulator, by round: each once begun by either."""
+_UNDERLOAD = 0.7
 _TARGET_TIMES = 4.0
-_SENDING = 0.8
-"""Of the time of an open load; the rest is for its last answers."""
-_LEAST_REQUESTS = 8
+_SENDING = 0.75
+"""Of the time of an open load; the rest is for other values to arrive, and its last answers."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class CampaignResult:
         fit: of the cost model.
         findings: what was recommended from.
         grid: all levels.
+        search: the simulator's choice; None where no load keeps the targets.
         recommendation: all values.
         compared: None where nothing could be changed, or no target can be kept.
         kept: values that are in force in the end: the recommended ones, or those of before.
@@ -51,6 +53,7 @@ class CampaignResult:
     fit: CostFit
     findings: Findings
     grid: Grid
+    search: Search | None
     recommendation: Recommendation
     compared: Comparison | None
     kept: ChosenSettings
@@ -89,18 +92,17 @@ class Campaign:
         fit = fit_cost(await self._probe(), self._worker.max_step_tokens)
         found = await self._find(fit, self._targets or self._derived(fit))
         grid, findings = found
-        rate = findings.mixed_rate
-        cells = findings.alive or self._plan.cells
-        load = _mix(cells, rate * _OVERLOAD, 60.0, seed=5) if rate else ()
-        recommended = recommend(findings, advise_policy(findings, load))
-        compared = await self._compare(cells, rate * _OVERLOAD, recommended, findings.targets)
+        searched = await self._search(findings)
+        recommended = recommend(findings, searched)
+        compared = await self._compare(findings, searched, recommended)
         kept = recommended.chosen
         if compared is None or compared.verdict is Verdict.WORSE:
             kept = self._recorder.site.standing
-        predicted = await self._predict(cells, fit, kept, rate or self._lone_rate(fit))
+        rate = _UNDERLOAD * (_carried(searched) if searched else self._lone_rate(fit))
+        predicted = await self._predict(findings, kept, rate)
         return CampaignResult(
-            self._worker, findings.targets, fit, findings, grid, recommended, compared, kept,
-            predicted,
+            self._worker, findings.targets, fit, findings, grid, searched, recommended, compared,
+            kept, predicted,
         )  # fmt: skip
 
     async def _probe(self) -> list[Measurement]:
@@ -144,55 +146,59 @@ class Campaign:
             answers=answers,
             answer_bound=_ANSWER_BOUND,
             peak=largest(grid),
+            standing=recorder.site.standing,
         )
 
+    async def _search(self, found: Findings) -> Search | None:
+        """The simulator's choice; beside the loop, which has a stack to keep up."""
+        trials = Trials(found, self._plan.simulated_requests)
+        with self._recorder.progress.part("simulated", self._plan.search_s):
+            return await asyncio.to_thread(search, found, unsearched(found), trials)
+
     async def _compare(
-        self,
-        cells: Sequence[Cell],
-        rate: float,
-        recommended: Recommendation,
-        targets: Targets,
+        self, found: Findings, searched: Search | None, recommended: Recommendation
     ) -> Comparison | None:
-        """Both on the same load, in turn, the first of a round being the other each time."""
+        """Both on the same loads, in turn, the first of a round being the other each time."""
         site = self._recorder.site
-        if not site.changeable or not rate:
+        if not site.changeable or searched is None:
             return None
         settings = {"default": site.standing, "recommended": recommended.chosen}
         turns: dict[str, list[Measurement]] = {name: [] for name in settings}
         seconds = self._plan.turn_s
-        for number in range(self._plan.rounds):
-            load = _mix(cells, rate, seconds * _SENDING, seed=100 + number)
+        rates = [
+            _carried(searched) * _COMPARED[at % len(_COMPARED)] for at in range(self._plan.rounds)
+        ]
+        for number, rate in enumerate(rates):
+            load = mixed(found.alive, rate, round(rate * seconds * _SENDING), seed=100 + number)
             for which in sorted(turns, reverse=bool(number % 2)):
                 name = f"{which} {number + 1}"
                 one = await self._recorder.offered(name, load, settings[which], seconds)
                 turns[which].append(one)
-        return comparison(rate, turns["default"], turns["recommended"], targets)
+        return comparison(rates, turns["default"], turns["recommended"], found.targets)
 
-    async def _predict(
-        self, cells: Sequence[Cell], fit: CostFit, kept: ChosenSettings, rate: float
-    ) -> list[Agreement]:
+    async def _predict(self, found: Findings, kept: ChosenSettings, rate: float) -> list[Agreement]:
         """A load that nothing was fitted to, several times, and the simulator's answer to it."""
         seconds = self._plan.held_out_s
-        load = _mix(cells, rate * _UNDERLOAD, seconds * _SENDING, seed=1_000)
+        cells = found.alive or found.cells
+        load = mixed(cells, rate, round(rate * seconds * _SENDING), seed=1_000)
         runs = [
             await self._recorder.offered(f"held-out {number + 1}", load, kept, seconds)
-            for number in range(self._plan.rounds)
+            for number in range(self._plan.held_out_runs)
         ]
-        outcome = simulated(load, fit.served, self._worker, kept)
+        outcome = simulated(load, found.served, self._worker, kept, found.fitted_window_ms)
         return agreements(runs, as_served(outcome))
 
     def _lone_rate(self, fit: CostFit) -> float:
         """Requests a second of one stream; where no target is ever kept."""
         rows = self._worker.max_step_tokens
-        times = [whole_s(fit, cell, 1, rows) for cell in self._plan.cells]
+        times = [whole_s(fit.served, cell, 1, rows) for cell in self._plan.cells]
         return len(times) / sum(times)
 
 
-def _mix(cells: Sequence[Cell], rate: float, seconds: float, seed: int) -> tuple[LoadRequest, ...]:
-    """Poisson arrivals of cells in equal numbers; at least a few requests."""
-    lengths = [(Lengths(Law.FIXED, cell.prompt), Lengths(Law.FIXED, cell.output)) for cell in cells]
-    count = max(_LEAST_REQUESTS, round(rate * seconds))
-    return drawn_plan(Arrivals(rate), lengths, ("calibration",), LoadSize(count), seed)
+def _carried(searched: Search) -> float:
+    """Requests a second that the better of both settings carries, by the simulator."""
+    known = [one.capacity for one in (searched.chosen, searched.standing)]
+    return max((one for one in known if one is not None), default=searched.chosen.rates[0])
 
 
 def _rounded_ms(seconds: float) -> float:

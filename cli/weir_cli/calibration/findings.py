@@ -1,12 +1,13 @@
 """What a calibration has found out, as far as parameters depend on it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
 from weir_cli.calibration.measurement import Measurement
 from weir_cli.calibration.plan import Cell
+from weir_cli.calibration.settings import ChosenSettings
 from weir_cli.load.goodput import Targets
 from weir_sim.cost.fitted import ServedCost
 
@@ -71,6 +72,7 @@ class Findings:
         cells: of the grid.
         answers: of questions that the model ended itself, and the bound that they had.
         peak: memory at each level of the grid, by streams.
+        standing: what was in force while all of it was measured.
     """
 
     worker: WorkerFacts
@@ -81,29 +83,19 @@ class Findings:
     answers: Measurement | None
     answer_bound: int
     peak: Mapping[int, Measurement]
+    standing: ChosenSettings = field(default_factory=ChosenSettings)
 
     @property
-    def best(self) -> Level:
-        """The concurrency at which goodput peaks, of those that keep every cell alive if any."""
-        return max(
-            self.levels, key=lambda one: (all(one.goodput.values()), one.score, -one.streams)
-        )
-
-    @property
-    def peaked(self) -> bool:
-        """Whether goodput was seen to fall again beyond the best concurrency."""
-        return self.best.streams < self.levels[-1].streams
+    def fitted_window_ms(self) -> float:
+        """The batch window that the lone requests of the probes waited for."""
+        return self.standing.value("batch_wait_ms")
 
     @property
     def alive(self) -> tuple[Cell, ...]:
-        """Cells of which some requests keep the targets at the best concurrency."""
-        return tuple(cell for cell in self.cells if self.best.goodput[cell.name])
-
-    @property
-    def mixed_rate(self) -> float:
-        """Requests a second of the cells that live, in equal numbers, at the peak; 0: none does."""
-        rates = [self.best.goodput[cell.name] for cell in self.alive]
-        return len(rates) / sum(1 / rate for rate in rates) if rates else 0.0
+        """Cells of which some requests keep the targets at some concurrency."""
+        return tuple(
+            cell for cell in self.cells if any(one.goodput[cell.name] for one in self.levels)
+        )
 
 
 def levels_of(

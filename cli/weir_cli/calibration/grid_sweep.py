@@ -7,7 +7,7 @@ from weir_cli.calibration.cost_fit import CostFit
 from weir_cli.calibration.findings import WorkerFacts, levels_of
 from weir_cli.calibration.measurement import Measurement
 from weir_cli.calibration.plan import CalibrationPlan, Cell
-from weir_cli.calibration.recommendation import lone_ttft_s
+from weir_cli.calibration.predicted_times import whole_s
 from weir_cli.calibration.recorder import Recorder
 from weir_cli.load.goodput import Targets
 
@@ -79,18 +79,11 @@ class GridSweep:
         """One kind of request at one concurrency."""
         plan = self._plan
         # What was begun is waited for; some time goes into that.
-        wave_s = whole_s(self._fit, cell, level, self._worker.max_step_tokens)
+        wave_s = whole_s(self._fit.served, cell, level, self._worker.max_step_tokens)
         send_s = max(0.3, seconds * 0.4, seconds - wave_s)
         expected_s = plan.grid_s / (len(plan.cells) * len(plan.levels))
         name = f"grid {cell.name} {level}"
         return await self._recorder.closed(name, cell, level, send_s, expected_s)
-
-
-def whole_s(fit: CostFit, cell: Cell, level: int, max_step_tokens: int) -> float:
-    """Predicted time of a wave of so many equal requests."""
-    first_s = lone_ttft_s(fit.served, cell.prompt * level, max_step_tokens)
-    step_s = fit.served.cost.step_s(0, 0, level, level * (cell.prompt + cell.output))
-    return first_s + cell.output * step_s
 
 
 def largest(grid: Grid) -> dict[int, Measurement]:

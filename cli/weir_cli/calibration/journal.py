@@ -9,7 +9,7 @@ from typing import Any
 from weir_cli.calibration.measurement import Measurement, measurement_of
 from weir_cli.errors import CommandError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Journal:
@@ -46,8 +46,10 @@ class Journal:
                 for name in self._facts
                 if (head.get("facts") or {}).get(name) != self._facts[name]
             ]
+            if head.get("format") != FORMAT:
+                changed = ["rules: it is of another version of this command"]
             raise CommandError(
-                f"{self._path} was measured with other {', '.join(changed) or 'facts'}; give "
+                f"{self._path} was measured with other {', '.join(changed)}; give "
                 "another --out, or --fresh to begin again"
             )
         for line in lines:

@@ -71,8 +71,8 @@ class Measurement:
         requests: in the order of the load.
         decode: None where there was no time in which all decoded.
         memory: of the workers.
-        processor_wait: share of the time in which the engine could have run and others had the
-            processor; None where it is not known.
+        others: share of the processors that neither the stack nor the load generator had, and
+            others did; None where it is not known.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Measurement:
     requests: tuple[Served, ...]
     decode: DecodeStretch | None = None
     memory: MemoryPeak = field(default_factory=MemoryPeak)
-    processor_wait: float | None = None
+    others: float | None = None
 
     @property
     def answered(self) -> tuple[Served, ...]:
@@ -116,7 +116,7 @@ def measurement_of(told: dict[str, Any]) -> Measurement:
         requests=tuple(Served(**one) for one in told["requests"]),
         decode=None if decode is None else DecodeStretch(**decode),
         memory=MemoryPeak(**told["memory"]),
-        processor_wait=told["processor_wait"],
+        others=told["others"],
     )
 
 

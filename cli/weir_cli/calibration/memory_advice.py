@@ -2,26 +2,25 @@
 
 import math
 
-from weir_cli.calibration.advice import Advice, up
+from weir_cli.calibration.advice import Advice
 from weir_cli.calibration.findings import Findings
+from weir_cli.calibration.settings_search import Search
 
 _CACHE_LEAST = 0.25
 
 
-def held_tokens(found: Findings, streams: int) -> int:
-    """Tokens of KV that requests hold at the peak: as measured, or of the largest cell."""
-    worker = found.worker
-    measured = found.peak.get(streams)
-    seen = measured.memory.held_blocks * worker.block_size if measured is not None else 0
-    largest = max(up(cell.prompt + cell.output, worker.block_size) for cell in found.cells)
-    return max(seen, streams * largest)
+def held_tokens(found: Findings, search: Search | None) -> int:
+    """Tokens of KV that requests hold at the most: as measured, or in the simulator."""
+    measured = max(one.memory.held_blocks for one in found.peak.values())
+    simulated = search.chosen.held_blocks if search is not None else 0
+    return max(measured, simulated) * found.worker.block_size
 
 
 def memory_advice(found: Findings, need: int) -> tuple[Advice, ...]:
     """The worker's `kv_memory_bytes`; nothing where it does not report its memory."""
-    measured = found.peak.get(found.best.streams)
-    held = measured.memory.held_blocks if measured is not None else 0
-    if measured is None or not held or not measured.memory.kv_bytes:
+    measured = max(found.peak.values(), key=lambda one: one.memory.held_blocks)
+    held = measured.memory.held_blocks
+    if not held or not measured.memory.kv_bytes:
         return ()
     token_bytes = measured.memory.kv_bytes / (held * found.worker.block_size)
     now = found.worker.kv_blocks * found.worker.block_size
@@ -29,7 +28,7 @@ def memory_advice(found: Findings, need: int) -> tuple[Advice, ...]:
     tokens = max(now, least)
     share = 1 - need / tokens
     why = (
-        f"requests hold {need} tokens at the peak, {token_bytes:.0f} bytes each; "
+        f"requests hold up to {need} tokens, {token_bytes:.0f} bytes each; "
         f"{share:.0%} are left for cached prefixes and sessions"
         + (" (what the worker has now)" if tokens == now else ", a quarter at least")
     )
@@ -41,7 +40,7 @@ def quota_advice(found: Findings, need: int) -> Advice:
     now = found.worker.kv_blocks * found.worker.block_size
     value = max(found.worker.max_context, min(now, need))
     why = (
-        "what all requests at the peak hold: one tenant can use the whole worker, and not what "
+        "the most that all requests held: one tenant can use the whole worker, and not what "
         "is left for the cached prefixes of others"
     )
     return Advice("kv.max_tokens", value, None, why)

@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import grpc
 
-from weir.scheduler.v1.scheduler_service_pb2 import WorkerView
 from weir_cli.calibration.measurement import (
     Measurement,
     MemoryPeak,
@@ -16,12 +16,13 @@ from weir_cli.calibration.measurement import (
     served,
 )
 from weir_cli.calibration.plan import Cell
+from weir_cli.calibration.processors import others_share, processor_times
 from weir_cli.calibration.site import Caller, Site, workers_of
 from weir_cli.errors import CommandError
 from weir_cli.load.grpc_target import GrpcTarget
 from weir_cli.load.http_target import Endpoint
 from weir_cli.load.load_request import LoadRequest
-from weir_cli.load.open_loop import Offered, OpenLoop
+from weir_cli.load.open_loop import OpenLoop
 from weir_cli.load.prompts import IdPrompts, Prompt, Prompts
 from weir_cli.load.target import Asked
 from weir_client import AsyncClient, WeirClientError
@@ -83,6 +84,7 @@ class Meter:
         self, name: str, loop: OpenLoop, load: Sequence[LoadRequest], stop_s: float
     ) -> Measurement:
         watch = WorkerWatch(self._site)
+        begin = processor_times() if self._site.started_here else None
         watching = asyncio.create_task(watch.run())
         try:
             offered = await loop.run(load, stop_s=stop_s)
@@ -90,8 +92,12 @@ class Meter:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
+        others = others_share(begin, processor_times())
         await watch.look()
-        measurement = _measurement(name, offered, watch)
+        measurement = Measurement(
+            name, offered.duration_s, served(offered), decode_stretch(offered.exchanges),
+            watch.peak, others,
+        )  # fmt: skip
         if not measurement.answered:
             failures = [one.failure for one in offered.exchanges if one.failure]
             told = failures[0] if failures else None
@@ -120,8 +126,6 @@ class WorkerWatch:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._begin: tuple[float, float] | None = None
-        self._end: tuple[float, float] | None = None
         self.peak = MemoryPeak()
 
     async def run(self) -> None:
@@ -142,18 +146,6 @@ class WorkerWatch:
             max(self.peak.kv_bytes, sum(one.kv_bytes_used for one in loads)),
             max(self.peak.device_bytes, sum(one.device_memory_used_bytes for one in loads)),
         )
-        known = [view for view in views if view.load.HasField("processor_wait_total")]
-        if known:
-            self._end = _moment_and_wait(known)
-            self._begin = self._begin or self._end
-
-    @property
-    def processor_wait(self) -> float | None:
-        """See `Measurement`."""
-        if self._begin is None or self._end is None or self._end[0] <= self._begin[0]:
-            return None
-        passed = self._end[0] - self._begin[0]
-        return min(1.0, max(0.0, self._end[1] - self._begin[1]) / passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,22 +168,6 @@ async def ids_of(caller: Caller) -> tuple[int, ...]:
         await client.close()
 
 
-def _measurement(name: str, offered: Offered, watch: WorkerWatch) -> Measurement:
-    return Measurement(
-        name=name,
-        seconds=offered.duration_s,
-        requests=served(offered),
-        decode=decode_stretch(offered.exchanges),
-        memory=watch.peak,
-        processor_wait=watch.processor_wait,
-    )
-
-
-def _moment_and_wait(views: Sequence[WorkerView]) -> tuple[float, float]:
-    moment = max(view.load.report_time.ToMicroseconds() for view in views) / 1e6
-    waits = [view.load.processor_wait_total.ToMicroseconds() / 1e6 for view in views]
-    return moment, sum(waits) / len(waits)
-
-
 def _seed(name: str) -> int:
-    return int.from_bytes(name.encode()[-6:], "big")
+    """Of the whole name: loads whose names end alike would find each other's prompts."""
+    return int.from_bytes(sha256(name.encode()).digest()[:6], "big")

@@ -18,8 +18,7 @@ def numbers_of(
             {"streams": one.streams, "score": one.score, "goodput": dict(one.goodput)}
             for one in result.findings.levels
         ],
-        "best_concurrency": result.findings.best.streams,
-        "mixed_rate": result.findings.mixed_rate,
+        "capacity": result.search and result.search.as_json(),
         "cost_model": {
             "step_s": cost.step,
             "prefill_token_s": cost.prefill_token,

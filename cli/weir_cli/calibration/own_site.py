@@ -44,7 +44,7 @@ class OwnSite:
         welcome = stack.welcome
         self.caller = Caller(welcome.grpc, welcome.key, welcome.model)
         self.door = door
-        self.changeable = True
+        self.changeable = self.started_here = True
         self._directory = directory
         self._document = document
         self.worker = worker

@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 
-_PROBE_SHARE, _GRID_SHARE, _COMPARE_SHARE, _HELD_OUT_SHARE = 0.14, 0.44, 0.24, 0.18
-_ROUNDS = 3
+_PROBE_SHARE, _GRID_SHARE, _SEARCH_SHARE, _COMPARE_SHARE, _HELD_OUT_SHARE = (
+    0.13, 0.41, 0.06, 0.24, 0.16
+)  # fmt: skip
+_ROUNDS = 4
+_HELD_OUT_RUNS = 3
+_REQUESTS_OF_STREAM = 6
+_FEWEST, _MANY, _MOST = 30, 100, 600
+_SECONDS_OF_REQUEST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,19 @@ class CalibrationPlan:
 
     @property
     def rounds(self) -> int:
-        """Turns of each comparison, and runs of the load that the simulator is held against."""
+        """Of the comparison; of each of its rates one that begins with either setting."""
         return _ROUNDS
+
+    @property
+    def held_out_runs(self) -> int:
+        """Of the load that the simulator is held against."""
+        return _HELD_OUT_RUNS
+
+    @property
+    def simulated_requests(self) -> int:
+        """Of each load that settings are tried on: the worker is filled several times."""
+        usual = min(_MANY, max(_FEWEST, round(self.seconds / _SECONDS_OF_REQUEST)))
+        return min(_MOST, max(usual, _REQUESTS_OF_STREAM * self.levels[-1]))
 
     @property
     def probe_s(self) -> float:
@@ -67,6 +84,11 @@ class CalibrationPlan:
         return self.seconds * _GRID_SHARE
 
     @property
+    def search_s(self) -> float:
+        """For the simulator's part."""
+        return self.seconds * _SEARCH_SHARE
+
+    @property
     def turn_s(self) -> float:
         """Of one turn of the comparison, of which each round has two."""
         return self.seconds * _COMPARE_SHARE / (2 * _ROUNDS)
@@ -74,4 +96,4 @@ class CalibrationPlan:
     @property
     def held_out_s(self) -> float:
         """Of one run of the held-out load."""
-        return self.seconds * _HELD_OUT_SHARE / _ROUNDS
+        return self.seconds * _HELD_OUT_SHARE / _HELD_OUT_RUNS

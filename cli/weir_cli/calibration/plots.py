@@ -40,7 +40,6 @@ def _goodput(result: CampaignResult) -> "Figure":
             label=f"{cell.prompt}/{cell.output} tokens",
         )
     _level_axis(axes, [one.streams for one in result.findings.levels])
-    axes.axvline(result.findings.best.streams, color=COLOURS[3], linestyle=":")
     legend(axes)
     return figure
 

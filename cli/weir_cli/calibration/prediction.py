@@ -9,8 +9,7 @@ import numpy as np
 
 from weir_cli.calibration.findings import WorkerFacts
 from weir_cli.calibration.measurement import Measurement, Served, seconds_of
-from weir_cli.calibration.settings import ChosenSettings
-from weir_cli.load.goodput import Targets
+from weir_cli.calibration.settings import ChosenSettings, default_of
 from weir_cli.load.load_request import LoadRequest
 from weir_scheduler.rules.rules import Isolation, PoolRules, RequestRules
 from weir_sim.cost.fitted import ServedCost
@@ -30,8 +29,17 @@ def simulated(
     served: ServedCost,
     worker: WorkerFacts,
     chosen: ChosenSettings,
+    fitted_window_ms: float = default_of("batch_wait_ms"),
 ) -> Outcome:
-    """Runs a load on the simulator's scheduler with the stack's own parameters."""
+    """Runs a load on the simulator's scheduler with the stack's own parameters.
+
+    Args:
+        load: what arrives.
+        served: cost model; what a request takes beside its steps includes a batch window.
+        worker: what it is.
+        chosen: values in force.
+        fitted_window_ms: length of that batch window.
+    """
     rows = int(min(worker.max_step_tokens, chosen.value("max_step_tokens")))
     most = int(min(worker.max_concurrent_requests, chosen.value("max_concurrent_requests")))
     spec = WorkerSpec(
@@ -49,7 +57,7 @@ def simulated(
         pool=PoolRules("calibrated", Isolation.WEIGHTED, chosen.policy or "fifo"),
         report_interval_s=_REPORT_S,
         report_coalesce_s=_COALESCE_S,
-        link_s=max(0.0, served.request_s - window_s) / 2,
+        link_s=max(0.0, served.request_s - fitted_window_ms / 1000) / 2,
         request=RequestRules(
             alpha_millis=round(chosen.value("alpha") * 1000),
             batch_wait_us=round(window_s * 1e6),
@@ -84,11 +92,6 @@ def as_served(outcome: Outcome) -> tuple[Served, ...]:
         )
         for one in outcome.records
     )
-
-
-def simulated_goodput(requests: Sequence[Served], targets: Targets, seconds: float) -> float:
-    """Requests a second within the targets."""
-    return sum(one.keeps(targets) for one in requests) / max(1e-9, seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,91 +3,78 @@
 import math
 from statistics import fmean, pstdev
 
-from weir_cli.calibration.advice import Advice, Recommendation, advice, up
+from weir_cli.calibration.advice import Advice, Recommendation, advice
 from weir_cli.calibration.findings import Findings
 from weir_cli.calibration.memory_advice import held_tokens, memory_advice, quota_advice
-from weir_cli.calibration.settings import default_of
-from weir_sim.cost.fitted import ServedCost
-from weir_sim.cost.linear import LinearCost
+from weir_cli.calibration.predicted_times import lone_ttft_s
+from weir_cli.calibration.search_advice import policy_advice, searched_advice
+from weir_cli.calibration.settings import OF_WORKER, ChosenSettings, default_of
+from weir_cli.calibration.settings_search import Search
 
 _LEAST_ALPHA, _MOST_ALPHA = 0.3, 1.0
-_LEAST_WINDOW_MS, _MOST_WINDOW_MS = 2, 10
-_RARE = 0.1
-"""Fewer further arrivals in a batch window than this, and waiting for them gains nothing."""
 _PREFILL_PART = 0.5
 """Of the target of the first token, that a prompt of the short kind may take alone."""
 _ROUND = 16
 
 
-def recommend(found: Findings, policy: Advice) -> Recommendation:
-    """Every value of a worker's batches, from what was measured."""
-    alpha = _alpha(found)
-    size = _batch_size(found)
-    streams = int(size.value) if found.peaked else found.best.streams
-    parameters = (
-        size,
-        _batch_tokens(found, streams, float(alpha.value)),
-        _window(found),
-        _concurrent(found, streams),
-        alpha,
-        _step_tokens(found, streams),
+def unsearched(found: Findings) -> ChosenSettings:
+    """Every value that follows from measurements without the simulator's help."""
+    made = (_alpha(found), _batch_tokens(found), _concurrent(found), _threshold(found))
+    return ChosenSettings({one.name: float(one.value) for one in made}, found.standing.policy)
+
+
+def recommend(found: Findings, search: Search | None) -> Recommendation:
+    """Every value of a worker's batches.
+
+    Args:
+        found: what was measured.
+        search: what the simulator chose; None: no load keeps the targets.
+    """
+    size, wait, step = searched_advice(found, search)
+    parameters = [
+        size, _batch_tokens(found), wait, _concurrent(found), _alpha(found), step,
         _threshold(found),
-    )
-    need = held_tokens(found, streams)
+    ]  # fmt: skip
+    if search is None or search.kept:
+        parameters = [_in_force(found, one) for one in parameters]
+    need = held_tokens(found, search)
     return Recommendation(
-        parameters, policy, memory_advice(found, need), (quota_advice(found, need),)
-    )
+        parameters, policy_advice(found, search), memory_advice(found, need),
+        (quota_advice(found, need),),
+    )  # fmt: skip
 
 
-def _batch_size(found: Findings) -> Advice:
-    best = found.best
-    rates = ", ".join(f"{name} {rate:.2f}/s" for name, rate in best.goodput.items())
-    if not found.peaked:
-        why = (
-            f"goodput still rose at {best.streams} requests at once ({rates}); measure more levels"
-        )
-        return advice("max_batch_size", max(best.streams, default_of("max_batch_size")), why)
-    why = f"goodput peaks at {best.streams} requests at once ({rates})"
-    return advice("max_batch_size", best.streams, why)
+def _in_force(found: Findings, made: Advice) -> Advice:
+    """The value of before, for what bounds a worker."""
+    if made.name not in OF_WORKER:
+        return made
+    value = found.standing.value(made.name)
+    if value == made.value:
+        return made
+    return advice(made.name, value, "in force now; nothing better was found")
 
 
-def _concurrent(found: Findings, streams: int) -> Advice:
-    if not found.peaked:
-        value = default_of("max_concurrent_requests")
-        return advice("max_concurrent_requests", value, "no peak of goodput was reached")
-    why = "more would only wait in the worker, where neither weights nor policy order them"
-    return advice("max_concurrent_requests", streams, why)
-
-
-def _batch_tokens(found: Findings, streams: int, alpha: float) -> Advice:
-    largest = max(cell.prompt + alpha * cell.output for cell in found.cells)
-    worker = found.worker
-    wanted = max(math.ceil(streams * largest), worker.max_context)
-    most = max(worker.kv_blocks * worker.block_size, worker.max_context)
-    value = min(up(wanted, 1024), up(most, 1024))
+def _concurrent(found: Findings) -> Advice:
+    worker = found.worker.max_concurrent_requests
+    value = min(worker, default_of("max_concurrent_requests"))
     why = (
-        f"{streams} requests of the largest cell cost {math.ceil(streams * largest)} tokens; at "
-        f"least one of the whole context ({worker.max_context}), at most what the KV cache holds "
-        f"({worker.kv_blocks * worker.block_size})"
+        "no worker has more requests than max_batch_size: a larger bound changes nothing, and a "
+        f"smaller one would be its bound; at most the worker's own {worker}"
     )
-    if not found.peaked:
-        value = max(value, int(default_of("max_batch_tokens")))
-    return advice("max_batch_tokens", value, why)
+    return advice("max_concurrent_requests", value, why)
 
 
-def _window(found: Findings) -> Advice:
-    default_ms = default_of("batch_wait_ms")
-    further = found.mixed_rate * default_ms / 1000
-    if further < _RARE:
-        why = (
-            f"at the peak {found.mixed_rate:.2f} requests arrive a second: {further:.3f} within "
-            f"the default window of {default_ms:g} ms, so an idle worker that waits gains nothing"
-        )
-        return advice("batch_wait_ms", 0, why)
-    step_ms = found.served.cost.step * 1e3
-    value = int(min(_MOST_WINDOW_MS, max(_LEAST_WINDOW_MS, round(step_ms / 4))))
-    why = f"a quarter of the fixed part of a step ({step_ms:.1f} ms), within 2 to 10 ms"
-    return advice("batch_wait_ms", value, why)
+def _batch_tokens(found: Findings) -> Advice:
+    worker = found.worker
+    cache = worker.kv_blocks * worker.block_size
+    most = max(cache, worker.max_context)
+    value = min(default_of("max_batch_tokens"), most)
+    why = (
+        f"at most what the KV cache holds ({cache} tokens), so that no batch is begun whose "
+        f"requests would then be pre-empted; at least one of the whole context "
+        f"({worker.max_context})"
+    )
+    return advice("max_batch_tokens", max(value, worker.max_context), why)
 
 
 def _alpha(found: Findings) -> Advice:
@@ -102,34 +89,6 @@ def _alpha(found: Findings) -> Advice:
         f"({found.answer_bound}) on average; one standard error above, within 0.3 to 1"
     )
     return advice("alpha", value, why)
-
-
-def _step_tokens(found: Findings, streams: int) -> Advice:
-    worker, cost = found.worker, found.served.cost
-    if not found.peaked:
-        why = "no peak of goodput was reached: what a full batch leaves is not known"
-        return advice("max_step_tokens", worker.max_step_tokens, why)
-    target_ms = found.targets.itl_ms or found.targets.tpot_ms
-    if target_ms is None:
-        return advice("max_step_tokens", worker.max_step_tokens, "no target between tokens")
-    if not cost.prefill_token > 0:
-        why = "prompt tokens add nothing to a step that the probes could tell"
-        return advice("max_step_tokens", worker.max_step_tokens, why)
-    left_s = target_ms / 1e3 - _decode_step_s(found, streams, cost)
-    room = int(left_s / cost.prefill_token) + streams
-    least = up(streams + _ROUND, _ROUND)
-    value = max(least, min(worker.max_step_tokens, room // _ROUND * _ROUND))
-    why = (
-        f"a step with {streams} decodes leaves {left_s * 1e3:.0f} ms of the target of "
-        f"{target_ms:g} ms, {cost.prefill_token * 1e3:.3f} ms a prompt token; within {least} and "
-        f"the worker's own {worker.max_step_tokens}"
-    )
-    return advice("max_step_tokens", min(value, worker.max_step_tokens), why)
-
-
-def _decode_step_s(found: Findings, streams: int, cost: LinearCost) -> float:
-    context = fmean(cell.prompt + cell.output / 2 for cell in found.cells) * streams
-    return cost.step_s(0, 0, streams, round(context))
 
 
 def _threshold(found: Findings) -> Advice:
@@ -157,12 +116,3 @@ def _longest_prompt(found: Findings, within_s: float) -> int:
         else:
             high = middle - 1
     return low
-
-
-def lone_ttft_s(served: ServedCost, prompt: int, max_step_tokens: int) -> float:
-    """Predicted time to the first token of a prompt that is alone."""
-    cost = served.cost
-    steps = math.ceil(prompt / max_step_tokens)
-    positions = prompt * (prompt + 1) / 2
-    computed = cost.prefill_token * prompt + cost.prefill_position * positions
-    return served.request_s + cost.step * steps + computed

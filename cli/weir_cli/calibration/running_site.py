@@ -29,6 +29,7 @@ class RunningSite:
         self.caller = caller
         self.door = door
         self.changeable = directory is not None
+        self.started_here = False
         self.worker = worker
         self.standing = standing_of(worker)
         self._directory = directory

@@ -1,7 +1,7 @@
 """What a calibration may change: values of the directory, by where they stand there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from weir_core.directory.parameters import Parameters
@@ -31,6 +31,16 @@ class ChosenSettings:
             return self.parameters[name]
         return default_of(name)
 
+    def but(self, policy: str | None = None, **values: float) -> "ChosenSettings":
+        """These settings with some others."""
+        order = self.policy if policy is None else policy
+        return ChosenSettings({**self.parameters, **values}, order)
+
+    def in_full(self) -> tuple[object, ...]:
+        """Equal for settings that have the same effect."""
+        names = sorted(f.name for f in fields(Parameters))
+        return (self.policy or "fifo", *(self.value(_name_of(name)) for name in names))
+
     def of_profile(self) -> dict[str, Any]:
         """What stands in `parameters: {profiles: {<profile>: ...}}`."""
         return {
@@ -51,6 +61,10 @@ class ChosenSettings:
 def _written(name: str, value: float) -> float:
     """As the directory file takes it: whole numbers but for alpha."""
     return value if name == "alpha" else int(value)
+
+
+def _name_of(field_name: str) -> str:
+    return "alpha" if field_name == "alpha_millis" else field_name
 
 
 def default_of(name: str) -> float:

@@ -13,6 +13,8 @@ from weir_cli.stack.running import Door
 from weir_cli.stack.scheduler_door import CALL_S, scheduler_stub
 
 _APPLIED_S = 30.0
+_READ_S = 2.5
+"""A gateway looks at its directory file every second; what it has read is not all to be seen."""
 _PAUSE_S = 0.1
 
 
@@ -54,6 +56,10 @@ class Site(Protocol):
     def changeable(self) -> bool:
         """Whether `apply` can change anything."""
 
+    @property
+    def started_here(self) -> bool:
+        """Whether all of it is processes below this one."""
+
     async def apply(self, chosen: ChosenSettings) -> None:
         """Puts values in force and returns when the workers have them. Raises CommandError."""
 
@@ -73,16 +79,26 @@ def standing_of(view: WorkerView) -> ChosenSettings:
 
 
 async def wait_applied(door: Door, model: str, chosen: ChosenSettings) -> None:
-    """Until every worker has the values. Raises CommandError when they do not come."""
+    """Until every worker has the values, and nothing of before to do.
+
+    Raises CommandError when that does not come.
+    """
     wanted = {name: int(value) for name, value in chosen.of_profile().items()}
-    end = time.monotonic() + _APPLIED_S
+    begin = time.monotonic()
     while True:
         views = await workers_of(door, model)
-        if views and all(_has(view, wanted) for view in views):
+        has = bool(views) and all(_has(view, wanted) for view in views)
+        passed_s = time.monotonic() - begin
+        if has and passed_s >= _READ_S and not any(_busy(view) for view in views):
             return
-        if time.monotonic() > end:
-            raise CommandError(f"the workers of {model} did not get {wanted} in {_APPLIED_S:g} s")
+        if passed_s > _APPLIED_S:
+            lacking = "are still busy" if has else f"did not get {wanted}"
+            raise CommandError(f"the workers of {model} {lacking} after {_APPLIED_S:g} s")
         await asyncio.sleep(_PAUSE_S)
+
+
+def _busy(view: WorkerView) -> bool:
+    return bool(view.load.running_requests or view.load.waiting_requests)
 
 
 def _has(view: WorkerView, wanted: dict[str, int]) -> bool:

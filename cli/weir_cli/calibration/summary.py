@@ -1,16 +1,15 @@
 """A calibration's result for a person."""
 
-from collections.abc import Sequence
-
 from weir_cli.calibration.campaign import CampaignResult
 from weir_cli.calibration.comparison import Verdict
 from weir_cli.calibration.measurement import Measurement
 from weir_cli.calibration.plan import Cell
+from weir_cli.calibration.trials import KEPT, Trial
 from weir_cli.load.figures import spread_ms
 from weir_cli.output import table
 
 _PERCENTILES = (50.0, 95.0, 99.0)
-_WAIT = 0.1
+_OTHERS = 0.1
 
 
 def summary_text(result: CampaignResult, model: str) -> str:
@@ -23,6 +22,7 @@ def summary_text(result: CampaignResult, model: str) -> str:
             _levels(result),
             _cost(result),
             _advice(result),
+            _carries(result),
             _verdict(result),
             agreement_text(result),
             *_disturbed(result),
@@ -70,13 +70,34 @@ def _grid_row(cell: Cell, level: int, one: Measurement, result: CampaignResult) 
 
 
 def _levels(result: CampaignResult) -> str:
-    best = result.findings.best
     scores = ", ".join(f"{one.streams}: {one.score:.2f}" for one in result.findings.levels)
+    told = f"Goodput of each kind alone over its best, by requests at once: {scores}."
+    lost = [cell for cell in result.findings.cells if cell not in result.findings.alive]
+    if lost and len(lost) < len(result.findings.cells):
+        names = ", ".join(cell.name for cell in lost)
+        told += f" {names}: never within the targets, and left out of what follows."
+    return told
+
+
+def _carries(result: CampaignResult) -> str:
+    """What the simulator says that both settings carry."""
+    found = result.search
+    if found is None:
+        return "No load of all kinds keeps the targets, however small: widen them (--goodput)."
+    rates = found.chosen.rates
     return (
-        f"Goodput over the cells' best, by requests at once: {scores}. It "
-        f"{'peaks' if result.findings.peaked else 'still rises'} at {best.streams}; "
-        f"a mix of all cells then has {result.findings.mixed_rate:.2f} good answers a second."
+        f"Poisson arrivals of all kinds, simulated: {KEPT:.0%} of them keep the targets up to "
+        f"{_capacity(found.chosen)} requests/s with the recommended values, "
+        f"{_capacity(found.standing)} with those in force; {found.chosen.goodput:.2f} and "
+        f"{found.standing.goodput:.2f} good answers a second on average over {rates[0]:.2f} to "
+        f"{rates[-1]:.2f} requests/s."
     )
+
+
+def _capacity(trial: Trial) -> str:
+    if trial.capacity is None:
+        return f"less than {trial.rates[0]:.2f}"
+    return f"{trial.capacity:.2f}" + (" or more" if trial.capacity == trial.rates[-1] else "")
 
 
 def _cost(result: CampaignResult) -> str:
@@ -104,20 +125,24 @@ def _verdict(result: CampaignResult) -> str:
     if compared is None:
         return (
             "Not compared with the values in force: "
-            + ("no concurrency keeps the targets of every kind of request; widen them (--goodput)."
-               if not result.findings.mixed_rate
+            + ("no load keeps the targets." if result.search is None
                else "the stack's directory file is not known (--directory). They stay in force.")
         )  # fmt: skip
+    rounds = ", ".join(
+        f"{before:.2f} and {after:.2f} ({rate:.2f}/s)"
+        for rate, before, after in zip(
+            compared.rates, compared.default, compared.recommended, strict=True
+        )
+    )
     told = (
-        f"At {compared.rate:.2f} requests/s, in turn: {_rates(compared.default)} good answers a "
-        f"second with the values in force, {_rates(compared.recommended)} with the recommended "
-        f"ones: {compared.gain:+.1%}, spread of the rounds {compared.spread:.1%}. "
+        "Measured in turn, good answers a second with the values in force and with the "
+        f"recommended ones: {rounds}: {compared.gain:+.1%}, noise {compared.noise:.1%}. "
     )
     return (
         told
         + {
             Verdict.BETTER: "The recommended values are better.",
-            Verdict.EQUAL: "No difference beyond the spread: the recommended values are equal.",
+            Verdict.EQUAL: "No difference beyond the noise: the recommended values are equal.",
             Verdict.WORSE: "The recommended values are worse here: those in force are kept.",
         }[compared.verdict]
     )
@@ -143,17 +168,17 @@ def agreement_text(result: CampaignResult) -> str:
 
 
 def _disturbed(result: CampaignResult) -> list[str]:
-    waits = [one.processor_wait for one in result.grid.values() if one.processor_wait is not None]
-    if not waits or max(waits) < _WAIT:
+    shares = [one.others for one in result.grid.values() if one.others is not None]
+    if not shares:
+        return ["What else ran on these processors is not known: take care that nothing did."]
+    beyond = sum(share >= _OTHERS for share in shares)
+    if not beyond:
         return []
     return [
-        f"Others had the processor for up to {max(waits):.0%} of the time: the figures are of a "
-        "disturbed machine. Repeat this on a quiet one."
+        f"Processes other than the stack and its load had up to {max(shares):.0%} of the "
+        f"processors, {_OTHERS:.0%} or more in {beyond} of {len(shares)} measurements: the "
+        "figures are of a disturbed machine. Repeat this on a quiet one."
     ]
-
-
-def _rates(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.2f}" for value in values)
 
 
 def _number(value: float | None, by: float = 1.0, digits: int = 0) -> str:

@@ -1,8 +1,9 @@
-"""Made-up measurements of a worker whose targets hold up to eight requests at once."""
+"""Measurements: made up, and what a machine of two processors once came to."""
 
-from weir_cli.calibration.findings import Findings, WorkerFacts, levels_of
+from weir_cli.calibration.findings import Findings, Level, WorkerFacts, levels_of
 from weir_cli.calibration.measurement import Measurement, MemoryPeak, Served
 from weir_cli.calibration.plan import Cell
+from weir_cli.calibration.settings import ChosenSettings
 from weir_cli.load.goodput import Targets
 from weir_sim.cost.fitted import ServedCost
 from weir_sim.cost.linear import LinearCost
@@ -19,6 +20,11 @@ TARGETS = Targets(ttft_ms=2_000, itl_ms=100)
 CELLS = (Cell("short-short", 64, 16), Cell("long-long", 512, 64))
 SERVED = ServedCost(LinearCost(0.012, 7e-4, 0.0, 2e-3, 1e-6), 0.01)
 _KNEE = 8
+
+
+RECORDED = ServedCost(LinearCost(7.395e-3, 3.151e-4, 0.0, 4.546e-4, 1.438e-6), 6.6e-3)
+"""Of the default model on two processors, as `weir calibrate` fitted it."""
+RECORDED_TARGETS = Targets(ttft_ms=700, itl_ms=34)
 
 
 def grid(levels: tuple[int, ...] = (1, 2, 4, 8, 16)) -> dict[tuple[str, int], Measurement]:
@@ -51,4 +57,21 @@ def findings(answers: float | None = 0.5) -> Findings:
         answers=natural,
         answer_bound=128,
         peak={level: measured["long-long", level] for level in (1, 2, 4, 8, 16)},
+    )
+
+
+def recorded(standing: ChosenSettings, levels: tuple[int, ...] = (1, 2, 8, 16)) -> Findings:
+    """The machine of two processors, with these values in force."""
+    cells = tuple(Cell(f"{p}-{o}", p, o) for p in (64, 512) for o in (16, 64))
+    kept = {cell.name: 1.0 for cell in cells}
+    return Findings(
+        worker=WORKER,
+        targets=RECORDED_TARGETS,
+        levels=[Level(level, kept, 1.0) for level in levels],
+        served=RECORDED,
+        cells=cells,
+        answers=None,
+        answer_bound=128,
+        peak={8: _measured(CELLS[1], 8)},
+        standing=standing,
     )

@@ -25,7 +25,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_calibration_goes_on_and_its_values_are_applied(tmp_path: Path) -> None:
     home = new_home(tmp_path / "home")
     out = tmp_path / "report"
@@ -80,8 +80,15 @@ def _check_numbers(numbers: dict[str, object], names: list[str]) -> None:
     }  # fmt: skip
     comparison = numbers["comparison"]
     assert isinstance(comparison, dict)
-    assert len(comparison["default_goodput"]) == len(comparison["recommended_goodput"]) == 3
+    assert len(comparison["default_goodput"]) == len(comparison["recommended_goodput"]) == 4
     assert min(comparison["default_goodput"]) > 0
+    turns = [name for name in names if name.split()[0] in {"default", "recommended"}]
+    assert turns == [
+        "default 1", "recommended 1", "recommended 2", "default 2",
+        "default 3", "recommended 3", "recommended 4", "default 4",
+    ]  # fmt: skip
+    first, second, third, fourth = comparison["rates"]
+    assert first == fourth < second == third
     kept = numbers["kept"]
     recommended = {one["name"]: one["value"] for one in numbers["recommendation"]}  # type: ignore[attr-defined]
     assert isinstance(kept, dict)
