@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.e2e.deployment import FEW_BLOCKS
 from tests.homes import new_home
 
 COMMAND = [sys.executable, "-m", "weir_cli", "up"]
@@ -35,6 +36,7 @@ class RunningStack:
                 env={
                     **os.environ,
                     "TOKENWEIR_HOME": str(new_home(folder / "home")),
+                    **(FEW_BLOCKS if "--null" in arguments else {}),
                     **(environment or {}),
                 },
             )

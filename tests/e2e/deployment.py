@@ -36,6 +36,10 @@ from weir_worker.engine.null_folder import ensure_null_model
 if TYPE_CHECKING:
     from weir.gateway.v1.inference_service_pb2_grpc import InferenceServiceAsyncStub
 
+FEW_BLOCKS = {"WEIR_WORKER__NUM_BLOCKS": "16384"}
+"""Of the model that computes nothing: as it has no cache, it would have half a million of them,
+which take as long to make as the rest of a worker's start."""
+
 
 @dataclass
 class Deployment:
@@ -178,7 +182,7 @@ async def deployed(
         directory=directory,
         state_dir=state,
         otlp=otlp,
-        environment=settings or {},
+        environment={**(FEW_BLOCKS if folder is None else {}), **(settings or {})},
     )
     stack = LocalStack(options, lines.append, lines.append)
     try:
