@@ -34,7 +34,12 @@ _LONG = (
     "tests/doctor",
     "tests/e2e",
     "tests/console",
+    "tests/worker/numerics/test_triton_attention.py",
+    "tests/worker/numerics/test_rotation.py",
+    "tests/worker/kernels",
     "tests/worker/engine/test_default_model.py",
+    "tests/worker/engine/test_kv_soak.py",
+    "tests/cli/calibration",
     "tests/ratelimiter",
     "tests/docs",
 )

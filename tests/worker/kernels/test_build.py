@@ -52,6 +52,7 @@ def test_flags_are_read_from_the_first_processor(tmp_path: Path) -> None:
     assert cpu_flags(tmp_path / "missing") == frozenset()
 
 
+@pytest.mark.timeout(400)
 def test_a_library_is_compiled_once_and_loads(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "avx2" not in cpu_flags():
         pytest.skip("kernels need AVX2")

@@ -74,6 +74,7 @@ def worst_error(
     return (got.float() - expected.float()).abs().max().item()
 
 
+@pytest.mark.timeout(400)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     slices=st.lists(
