@@ -1,7 +1,5 @@
 """Those who are told of every attempt: metrics, traces, logs, reports."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from weir.common.v1.lifecycle_pb2 import TerminalRecord
@@ -47,25 +45,27 @@ class AttemptObservers:
     def started(self, attempt: RunningAttempt) -> None:
         """See `AttemptObserver`."""
         for observer in self._observers:
-            with _contained():
+            try:
                 observer.attempt_started(attempt)
+            except Exception as error:
+                _log_fault(error)
 
     def ended(self, attempt: RunningAttempt, terminal: Terminal, record: TerminalRecord) -> None:
         """See `AttemptObserver`."""
         for observer in self._observers:
-            with _contained():
+            try:
                 observer.attempt_ended(attempt, terminal, record)
+            except Exception as error:
+                _log_fault(error)
 
     def refused(self, spec: GenerationSpec, record: TerminalRecord, *, recorded: bool) -> None:
         """See `AttemptObserver`."""
         for observer in self._observers:
-            with _contained():
+            try:
                 observer.attempt_refused(spec, record, recorded=recorded)
+            except Exception as error:
+                _log_fault(error)
 
 
-@contextmanager
-def _contained() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        _log.error("observer_failed", exc_info=error)
+def _log_fault(error: Exception) -> None:
+    _log.error("observer_failed", exc_info=error)

@@ -27,7 +27,8 @@ _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 # JSON may hold them as they are; some readers end a line there, and terminals obey the rest.
 _UNSAFE = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 # The text of a log call is a sentence; it is masked for keys but has no fields to hide.
-_OWN_KEYS = ("event", "exception")
+# The others are structlog's own and are taken out before the line is written.
+_KEPT_KEYS = ("event", "exception", "_record", "_from_structlog")
 
 
 class LineLogger:
@@ -145,12 +146,11 @@ def _foreign(_: Any, __: str, event: EventDict) -> EventDict:
 
 
 def _redacted(_: Any, __: str, event: EventDict) -> EventDict:
-    own = {key: event.pop(key) for key in _OWN_KEYS if key in event}
-    meta = {key: event.pop(key) for key in list(event) if key.startswith("_")}
+    kept = {key: event.pop(key) for key in _KEPT_KEYS if key in event}
     clean: EventDict = redact(event)
-    if "event" in own:
-        own["event"] = mask_keys(str(own["event"]))
-    return {**clean, **own, **meta}
+    if "event" in kept:
+        kept["event"] = mask_keys(str(kept["event"]))
+    return {**clean, **kept}
 
 
 def _line(_: Any, __: str, event: EventDict) -> tuple[tuple[str, str], dict[str, Any]]:

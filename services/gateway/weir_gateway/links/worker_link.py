@@ -1,8 +1,8 @@
 """The shared stream to one worker; opened for the first attempt, gone for good once lost."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import grpc
 
@@ -10,7 +10,6 @@ from weir.common.v1.lifecycle_pb2 import Attempt, Outcome, TerminalRecord
 from weir.worker.v1.worker_service_pb2 import (
     AbortAttempt,
     AbortRequest,
-    AttemptDelta,
     ExecuteRequest,
     ExecuteResponse,
     GetModelInfoRequest,
@@ -166,8 +165,10 @@ class WorkerLink:
         self._on_gone(self)
         message = f"the worker was lost while it answered: {error.message}"
         for (_, number), listener in listeners.items():
-            with _contained():
+            try:
                 listener.on_worker_lost(number, reached=self._heard, message=message)
+            except Exception as error:
+                _log_fault(error)
 
     def _on_frame(self, frame: ExecuteResponse) -> None:
         self._heard = True
@@ -175,26 +176,21 @@ class WorkerLink:
             attempt = delta.attempt
             listener = self._listeners.get((attempt.request_id, attempt.number))
             if listener is not None:
-                self._deliver(listener, delta)
+                try:
+                    listener.on_delta(attempt.number, delta)
+                except Exception as error:
+                    _log_fault(error)
         for terminal in frame.terminals:
             attempt = terminal.attempt
             listener = self._listeners.get((attempt.request_id, attempt.number))
             if listener is not None:
                 self.forget(attempt)
-                with _contained():
+                try:
                     listener.on_terminal(terminal)
-
-    def _deliver(self, listener: AttemptListener, delta: AttemptDelta) -> None:
-        try:
-            listener.on_delta(delta.attempt.number, delta)
-        except Exception as error:
-            _log.error("attempt_news_failed", exc_info=error)
+                except Exception as error:
+                    _log_fault(error)
 
 
-@contextmanager
-def _contained() -> Iterator[None]:
+def _log_fault(error: Exception) -> None:
     """A fault in one request must not cost the others on the stream their news."""
-    try:
-        yield
-    except Exception as error:
-        _log.error("attempt_news_failed", exc_info=error)
+    _log.error("attempt_news_failed", exc_info=error)

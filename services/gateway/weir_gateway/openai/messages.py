@@ -12,6 +12,11 @@ from weir_gateway.openai.fields import Fields
 from weir_gateway.openai.tool_fields import checked_name
 from weir_gateway.text.chat import Chat, ChatMessage
 
+_REFUSED = ("audio", "function_call")
+# What an SDK hands back from an earlier answer.
+_IGNORED = ("refusal", "annotations", "reasoning_content")
+_BESIDE_TEXT = frozenset({"name", "tool_call_id", "tool_calls", *_REFUSED, *_IGNORED})
+
 
 def to_chat(fields: Fields, tools: tuple[Mapping[str, Any], ...] = ()) -> Chat:
     """The chat of a request body, with the tools that the model is told of.
@@ -35,6 +40,15 @@ def _message(at: int, value: Any) -> ChatMessage:
     role = fields.raw("role")
     if not isinstance(role, str):
         raise fields.invalid("role", role, "a string")
+    if fields.has_any(_BESIDE_TEXT):
+        message = _with_more(fields, role, path)
+    else:
+        message = ChatMessage(role, _content(fields, required=True))
+    fields.refuse_unknown()
+    return message
+
+
+def _with_more(fields: Fields, role: str, path: str) -> ChatMessage:
     calls = fields.array("tool_calls")
     tool_calls = tuple(_tool_call(f"{path}.tool_calls[{n}]", c) for n, c in enumerate(calls))
     message = ChatMessage(
@@ -44,13 +58,11 @@ def _message(at: int, value: Any) -> ChatMessage:
         tool_call_id=fields.text("tool_call_id"),
         tool_calls=tool_calls,
     )
-    for absent in ("audio", "function_call"):
+    for absent in _REFUSED:
         if fields.raw(absent) is not None:
             raise fields.unsupported(absent, "send text alone")
-    # What an SDK hands back from an earlier answer.
-    for ignored in ("refusal", "annotations", "reasoning_content"):
+    for ignored in _IGNORED:
         fields.raw(ignored)
-    fields.refuse_unknown()
     return message
 
 

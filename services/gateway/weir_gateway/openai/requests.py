@@ -49,6 +49,17 @@ _CLASSES = {
     "interactive": REQUEST_CLASS_INTERACTIVE,
     "batch": REQUEST_CLASS_BATCH,
 }
+_OWN = frozenset(
+    {
+        "model_version",
+        "conversation_id",
+        "session_id",
+        "prefix",
+        "latency_sla",
+        "priority",
+        "class",
+    }
+)
 # Field -> the value at which it changes nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "tools": ([],),
@@ -129,6 +140,10 @@ def _request(
 
 def own_fields(fields: Fields) -> dict[str, Any]:
     """Fields of our own that any body may have. Raises WeirError."""
+    return _read_own(fields) if fields.has_any(_OWN) else dict(_NONE_OWN)
+
+
+def _read_own(fields: Fields) -> dict[str, Any]:
     return {
         "model_version": fields.text("model_version"),
         "conversation_id": fields.text("conversation_id"),
@@ -138,6 +153,9 @@ def own_fields(fields: Fields) -> dict[str, Any]:
         "priority": fields.integer("priority") or 0,
         "request_class": fields.choice("class", _CLASSES, REQUEST_CLASS_INTERACTIVE),
     }
+
+
+_NONE_OWN = _read_own(Fields({}))
 
 
 def model_name(fields: Fields) -> str:
