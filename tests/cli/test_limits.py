@@ -47,6 +47,17 @@ def test_a_good_file_is_good(tmp_path: Path) -> None:
     )
 
 
+def test_parameters_where_nobody_looks_for_them_are_warned_of(tmp_path: Path) -> None:
+    of_model = "    parameters: {profiles: {cpu: {max_batch_size: 8, alpha: 1, batch_wait_ms: 0}}}"
+    text = GOOD.replace("    max_context", f"{of_model}\n    max_context")
+    of_tenant = '    parameters: {"*": {max_step_tokens: 64, top_k: 5}}'
+    result = check(tmp_path, f"{text}{of_tenant}\n")
+    first, second, last = result.output.splitlines()
+    assert "warning: model 'tiny': alpha, batch_wait_ms are under `profiles: cpu` without" in first
+    assert "warning: tenant 'acme': max_step_tokens is of `parameters: *` without effect" in second
+    assert last.endswith("2 warnings")
+
+
 def test_every_error_has_its_line_and_field(tmp_path: Path) -> None:
     broken = GOOD.replace("rate: 100k/min", "rate: 100k").replace("0.60", "0.0001")
     result = check(tmp_path, broken)

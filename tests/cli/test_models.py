@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tests.tiny_llama import write_tiny_gguf, write_tiny_llama
 from weir_cli.app import app
 from weir_cli.errors import CommandError
+from weir_worker.engine.null_folder import ensure_null_model
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +80,14 @@ def test_info_tells_what_capacity_needs(tmp_path: Path) -> None:
     text = weir("info", str(folder))
     assert "2 layers see 100" in text
     assert "WITH INT8 WEIGHTS" in text
+
+
+def test_info_of_the_model_that_computes_nothing(tmp_path: Path) -> None:
+    folder = ensure_null_model(tmp_path / "null")
+    found = told("info", str(folder))
+    assert (found["architecture"], found["parameters"]) == ("weir_null", 0)
+    assert found["context"] == 131_072
+    assert "weir_null" in weir("info", str(folder))
 
 
 _WINDOW = {"sliding_window": 100}

@@ -33,6 +33,18 @@ class Parameters:
     max_running_long: int = 0
 
 
+OF_WORKER = frozenset(
+    {
+        "max_batch_size",
+        "max_batch_tokens",
+        "max_concurrent_requests",
+        "max_step_tokens",
+        "offline_max_batch_tokens",
+        "max_running_long",
+    }
+)
+"""Resolved for a worker and its profile; the others for a request, before it has a worker."""
+
 _DEFAULTS = asdict(Parameters())
 
 

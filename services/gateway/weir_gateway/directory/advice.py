@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from weir_core.directory.parameters import OF_WORKER
 from weir_core.errors.refusal import counted
 from weir_gateway.directory.document import Document, ModelEntry, PlanEntry
-from weir_gateway.directory.entries import CONTEXT, COST, IN_FLIGHT, LimitEntry
+from weir_gateway.directory.entries import CONTEXT, COST, IN_FLIGHT, LimitEntry, ParameterEntry
 from weir_gateway.directory.file import shipped_plans
 from weir_gateway.directory.longest_request import longest_request, owners_with_bounds
 from weir_gateway.directory.owner import Owner, owner_of
@@ -26,7 +27,7 @@ class Advice:
 
 
 def advise(document: Document) -> list[Advice]:
-    """Warnings about the limits, plans and fallbacks of a checked document, in its order."""
+    """Warnings about entries of a checked document, by kind and in its order."""
     used = {tenant.plan for tenant in document.tenants}
     idle = shipped_plans() - used
     plans = [plan for plan in document.plans if plan.id not in idle]
@@ -38,6 +39,7 @@ def advise(document: Document) -> list[Advice]:
         for index, limit in enumerate(() if owner in passed_over else limits):
             of_limit = owner.limit(index, limit)
             found.extend(Advice(of_limit, text) for text in _of_limit(limit, bounds, models))
+    found += _of_parameters(document)
     return [*found, *_of_fallbacks(document), *_of_tenants(document)]
 
 
@@ -109,6 +111,36 @@ def _of_tokens(
             f"it never holds more than {capacity} tokens: the longest requests to model {name!r} "
             f"({longest}) never fit; {_REMEDY.format('burst' if limit.rate else 'limit')}"
         )
+
+
+def _of_parameters(document: Document) -> Iterator[Advice]:
+    """Parameters where nobody looks for them."""
+    for model in document.models:
+        for profile, nested in model.parameters.profiles.items():
+            idle = [name for name in _named(nested) if name not in OF_WORKER]
+            if idle:
+                yield Advice(
+                    _owner_of_model(model),
+                    f"{_list(idle)} under `profiles: {profile}` without effect: a request has no "
+                    "worker yet when it is looked for; it belongs to the model's `parameters`",
+                )
+    for tenant in document.tenants:
+        for name, entry in tenant.parameters.items():
+            idle = [one for one in _named(entry) if one in OF_WORKER or one == "profiles"]
+            if idle:
+                yield Advice(
+                    owner_of("tenant", tenant.id),
+                    f"{_list(idle)} of `parameters: {name}` without effect: a worker serves all "
+                    "tenants; it belongs to the `parameters` of the model",
+                )
+
+
+def _named(entry: ParameterEntry) -> list[str]:
+    return [name for name in type(entry).model_fields if getattr(entry, name) not in (None, {})]
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _of_fallbacks(document: Document) -> Iterator[Advice]:

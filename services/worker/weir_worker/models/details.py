@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from weir_core.model_folder import ModelFileError
+from weir_core.model_folder import ModelFileError, ModelFolder
+from weir_worker.engine.null_model import KV_BYTES_PER_TOKEN, MODEL_TYPE
 from weir_worker.models.check import CheckedModel, check_model
 from weir_worker.models.gguf_config import hugging_face_config, layout_of
 from weir_worker.models.gguf_file import open_gguf
@@ -23,8 +24,11 @@ def model_details(path: Path, contexts: list[int]) -> dict[str, Any]:
     Raises:
         ModelFileError: a worker would refuse it.
     """
+    folder = ModelFolder(path)
+    if folder.architecture == MODEL_TYPE:
+        return _null_details(folder)
     checked, summary = check_model(path), summarize(path)
-    folder, config = checked.folder, checked.config
+    config = checked.config
     template = folder.chat_template
     return {
         "name": path.name,
@@ -46,6 +50,24 @@ def model_details(path: Path, contexts: list[int]) -> dict[str, Any]:
         "eos_token_ids": list(config.eos_token_ids),
         "tokenizer_fingerprint": folder.tokenizer_fingerprint,
         "memory": _memory(checked, contexts),
+    }
+
+
+def _null_details(folder: ModelFolder) -> dict[str, Any]:
+    """Of the model that computes nothing: it has neither weights nor layers."""
+    summary = summarize(folder.path)
+    return {
+        "name": summary.name,
+        "path": str(folder.path),
+        "architecture": summary.architecture,
+        "parameters": summary.parameters,
+        "disk_bytes": summary.disk_bytes,
+        "context": summary.context,
+        "vocabulary": folder.vocab_size,
+        "kv_bytes_per_token": KV_BYTES_PER_TOKEN,
+        "chat_template": folder.chat_template is not None,
+        "eos_token_ids": list(folder.eos_token_ids),
+        "tokenizer_fingerprint": folder.tokenizer_fingerprint,
     }
 
 
