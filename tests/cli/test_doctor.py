@@ -89,6 +89,29 @@ def test_a_fault_is_told_first_and_alone(cause: str) -> None:
     assert told.findings[0].remedy
 
 
+@pytest.mark.parametrize("cause", ["scheduler_away", "ratelimiter_away", "worker_suspect"])
+def test_what_one_look_alone_saw_is_no_fault_yet(cause: str) -> None:
+    evidence = _evidence()
+    FAULTS[cause](evidence.recent.samples[-1])
+    assert examine(evidence).findings == []
+    FAULTS[cause](evidence.recent.samples[-2])
+    assert [finding.cause for finding in examine(evidence).findings] == [cause]
+
+
+def test_a_worker_that_was_suspect_and_is_lost_is_told_at_once() -> None:
+    evidence = _evidence()
+    for sample, state in zip(evidence.recent.samples[-2:], ("suspect", "lost"), strict=True):
+        sample.workers[0].view.state = state
+    assert examine(evidence).findings[0].cause == "worker_lost"
+
+
+def test_of_one_look_the_one_before_is_of_the_time_before() -> None:
+    evidence = _evidence(_suspect, seconds=1)
+    assert examine(evidence).findings == []
+    _suspect(evidence.baseline.samples[-1])
+    assert [finding.cause for finding in examine(evidence).findings] == ["worker_suspect"]
+
+
 def test_a_fault_that_has_passed_is_not_told() -> None:
     evidence = _evidence()
     for sample in evidence.baseline.samples:

@@ -160,6 +160,18 @@ def test_a_change_that_is_no_illness_is_not_told(name: str) -> None:
     assert examine(_evidence(before, after)).findings == []
 
 
+def test_a_machine_that_stands_still_for_a_moment_is_not_ill() -> None:
+    """Few seconds, so that the moment weighs much in the means; what lasts is seen in as few."""
+    still = Second(
+        (Flow(requests=6, prefill=1.5, speed=20, output=2, in_flight=8),),
+        (Worker(steps=5, step=200, wait=120),),
+    )
+    samples = [*_samples(WELL, 10), *_samples(still, 2, first=11), *_samples(WELL, 4, first=13)]
+    assert examine(split(samples, Stretch(6), Stretch(10))).findings == []
+    lasts = [*_samples(WELL, 10), *_samples(still, 6, first=11)]
+    assert examine(split(lasts, Stretch(6), Stretch(10))).findings
+
+
 def test_a_slower_version_beside_the_usual_one_is_not_the_device() -> None:
     canary = Worker("w2", version="2", gpu="gpu-1", step=200.0, steps=5)
     assert "device_taken" not in _causes(

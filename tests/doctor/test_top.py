@@ -58,8 +58,7 @@ async def test_keys_of_the_live_view(site: Site) -> None:
             os.write(ours, b"tglobex\r")
             await screen.shows(lambda text: "tenant globex" in text and "acme" not in text)
             os.write(ours, b"q")
-            async with asyncio.timeout(20):
-                assert await process.wait() == 0
+            assert await screen.until_ended(process) == 0
         finally:
             if process.returncode is None:
                 process.kill()
@@ -75,19 +74,34 @@ class Screen:
         self._descriptor = descriptor
         self._text = ""
 
-    async def shows(self, good: Callable[[str], bool], timeout_s: float = 30.0) -> None:
+    async def shows(self, good: Callable[[str], bool], timeout_s: float = 60.0) -> None:
         """Waits for a whole picture of that kind."""
         ends_at = time.monotonic() + timeout_s
         while time.monotonic() < ends_at:
-            try:
-                self._text += os.read(self._descriptor, 65_536).decode(errors="replace")
-            except BlockingIOError:
+            if not self._read():
                 await asyncio.sleep(0.05)
-                continue
-            if any(good(picture) for picture in self._pictures()):
+            elif any(good(picture) for picture in self._pictures()):
                 self._text = ""
                 return
         raise AssertionError(f"not within {timeout_s} s: {self._text[-4_000:]}")
+
+    async def until_ended(self, process: asyncio.subprocess.Process) -> int:
+        """Its exit status. A terminal that nobody reads is full, and holds up who writes to it."""
+        async with asyncio.timeout(60):
+            ended = asyncio.create_task(process.wait())
+            while not ended.done():
+                self._read()
+                await asyncio.sleep(0.05)
+            return await ended
+
+    def _read(self) -> bool:
+        """Takes what has been written, if anything was."""
+        try:
+            read = os.read(self._descriptor, 65_536)
+        except BlockingIOError:
+            return False
+        self._text += read.decode(errors="replace")
+        return bool(read)
 
     def _pictures(self) -> list[str]:
         return [_ESCAPES.sub("", part) for part in self._text.split("\x1b[H")]

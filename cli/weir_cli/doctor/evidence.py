@@ -37,6 +37,18 @@ class Evidence:
         return read[-1] if read else None
 
     @property
+    def a_look_earlier(self) -> "Evidence | None":
+        """The same without the newest look at the far parts; None where there is no other."""
+        newest = self.newest
+        samples = [*self.baseline.samples, *self.recent.samples]
+        earlier = [sample for sample in samples if sample.far_read and sample is not newest]
+        if not earlier:
+            return None
+        recent = [sample for sample in self.recent.samples if sample is not newest]
+        seen = any(sample.far_read for sample in recent)
+        return Evidence(Window(recent if seen else earlier[-1:], self.recent.model), self.baseline)
+
+    @property
     def workers(self) -> list[WorkerSample]:
         """As they are now."""
         newest = self.newest

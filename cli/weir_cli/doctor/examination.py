@@ -45,19 +45,15 @@ CAUSES: tuple[Cause, ...] = (
     BatchWindow(),
     SlowIntake(),
 )
-FAULTS: tuple[Fault, ...] = (
-    PartsAway(),
-    NoWorker(),
-    WorkerStates(),
-    DegradedStore(),
-    LedgerLag(),
-    Failures(),
-)
+MOMENTARY: tuple[Fault, ...] = (PartsAway(), NoWorker(), WorkerStates())
+"""Faults that a machine which stands still for a second shows too: told if two looks in a row
+show them."""
+LASTING: tuple[Fault, ...] = (DegradedStore(), LedgerLag(), Failures())
 
 
 def examine(evidence: Evidence) -> Verdict:
     """Everything: faults first, then slowness and refusals by what they explain."""
-    verdict = Verdict([finding for fault in FAULTS for finding in fault.check(evidence)])
+    verdict = Verdict([*_momentary(evidence), *_lasting(evidence)])
     slow = Verdict()
     slow.add(throughput(evidence))
     slow.add(ttft(evidence))
@@ -89,6 +85,22 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
         else:
             merged[one.cause, one.subject] = replace(known, share=max(known.share, one.share))
     return sorted(merged.values(), key=lambda one: (one.cause == UNKNOWN, -one.share))
+
+
+def _lasting(evidence: Evidence) -> list[Finding]:
+    return [finding for fault in LASTING for finding in fault.check(evidence)]
+
+
+def _momentary(evidence: Evidence) -> list[Finding]:
+    """Those of the newest look that the look before it saw of the same part, in whatever state."""
+    found, earlier = [], evidence.a_look_earlier
+    for fault in MOMENTARY:
+        now = list(fault.check(evidence))
+        if earlier is not None:
+            known = {one.subject for one in fault.check(earlier)}
+            now = [one for one in now if one.subject in known]
+        found += now
+    return found
 
 
 def _each_model(evidence: Evidence, symptom: Symptom) -> Verdict:

@@ -34,6 +34,8 @@ def _whole(evidence: Evidence) -> str:
     asked = after.in_flight >= DEMAND_STAYED * before.in_flight
     if not asked or after.output_rate > FELL_TO * before.output_rate:
         return ""
+    if after.usual_output_rate > FELL_TO * before.usual_output_rate:
+        return ""  # it stood still for a moment
     if output_kept(before, after) > FELL_TO:
         return ""  # others ask, and are served as before
     return (

@@ -9,10 +9,11 @@ from weir_cli.doctor.excess import Excess, Part, positive
 from weir_cli.doctor.finding import Symptom
 from weir_cli.doctor.mix import alike
 from weir_cli.doctor.places import narrowing
-from weir_cli.doctor.statistics import FEWEST, SURE, mean, median, quantile, shift
+from weir_cli.doctor.statistics import FEWEST, SURE, joined, mean, median, quantile, shift
 from weir_cli.doctor.step_growth import step_growth
 from weir_cli.doctor.tokens_for_each import TokensForEach, from_hits, from_prompts
 from weir_cli.doctor.waiting import Blocked
+from weir_cli.doctor.window import Window
 
 LATER = 1.5
 """Times the former median: less is within the spread of an hour's load."""
@@ -20,6 +21,7 @@ TAIL_LATER = 2.0
 """Times the former 95th percentile, of which there are fewer requests."""
 LATER_S = 0.1
 """Seconds on average; nobody feels less."""
+_MOMENT = 2
 _NEGLIGIBLE = math.log(1.1)
 _WAITS = {
     Blocked.TENANT_CAP: Part.TENANT_CAP,
@@ -36,7 +38,9 @@ def ttft_rose(evidence: Evidence) -> Excess | None:
     if min(before.count, new.count) < FEWEST or mean(new) - mean(old) < LATER_S:
         return None
     later = shift(before, new) >= SURE and median(new) >= LATER * median(old)
-    tail = quantile(new, 0.95) >= TAIL_LATER * quantile(old, 0.95) and _many_above(old, new)
+    tail = quantile(new, 0.95) >= TAIL_LATER * quantile(old, 0.95) and _many_above(
+        old, new, evidence.recent
+    )
     if not (later or tail):
         return None
     told = (
@@ -55,16 +59,27 @@ def rise_parts(evidence: Evidence) -> dict[Part, float]:
     return positive(parts)
 
 
-def _many_above(old: Distribution, new: Distribution) -> bool:
-    """Many more than one in twenty lie above the former 95th percentile."""
+def _many_above(old: Distribution, new: Distribution, recent: Window) -> bool:
+    """Many more than one in twenty lie above the former 95th percentile, not in one moment alone.
+
+    A moment: whoever waits while a machine stands still comes late together, in one sample or two.
+    """
     bound = quantile(old, 0.95)
-    above = sum(
+    each = sorted(
+        _above(joined(flow.ttft for flow in recent.flows_of(sample)), bound)
+        for sample in recent.samples
+    )
+    moment = sum(each[-_MOMENT:])
+    expected = 0.05 * new.count
+    return _above(new, bound) - moment >= expected + SURE * math.sqrt(expected) + 1
+
+
+def _above(values: Distribution, bound: float) -> int:
+    return sum(
         count
-        for bucket, count in zip(new.buckets, new.counts, strict=True)
+        for bucket, count in zip(values.buckets, values.counts, strict=True)
         if 2.0 ** ((bucket - 1) / 4) >= bound
     )
-    expected = 0.05 * new.count
-    return above >= expected + SURE * math.sqrt(expected) + 1
 
 
 def _queued(evidence: Evidence) -> dict[Part, float]:

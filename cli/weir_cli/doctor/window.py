@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
+from statistics import median
 
 from weir.gateway.v1.history_service_pb2 import (
     Distribution,
@@ -44,7 +45,7 @@ class Window:
     @cached_property
     def flows(self) -> list[RequestFlow]:
         """The requests of each sample."""
-        return [flow for sample in self.samples for flow in self._flows(sample)]
+        return [flow for sample in self.samples for flow in self.flows_of(sample)]
 
     @cached_property
     def busy_seconds(self) -> float:
@@ -70,6 +71,13 @@ class Window:
     def output_rate(self) -> float:
         """Output tokens a second while there was something to do."""
         return self.total("output_tokens") / self.busy_seconds if self.busy_seconds else 0.0
+
+    @property
+    def usual_output_rate(self) -> float:
+        """That of the middle sample with something to do: it is the same if some stand still."""
+        busy = [sample for sample in self.samples if self._is_busy(sample) and seconds_of(sample)]
+        rates = [self._in(sample).output_rate for sample in busy]
+        return median(rates) if rates else 0.0
 
     @property
     def arrival_rate(self) -> float:
@@ -107,6 +115,11 @@ class Window:
         mine = (worker for worker in self.workers() if _place(worker) in places)
         return Work([worker.work for worker in mine if worker.HasField("work")])
 
+    def works_at(self, places: Set[Place]) -> list[Work]:
+        """Likewise, of each sample in which there was any."""
+        works = [self._in(sample).work_at(places) for sample in self.samples]
+        return [work for work in works if work.known]
+
     def total(self, name: str) -> int:
         """Sum of a count of the flows."""
         return sum(getattr(flow, name) for flow in self.flows)
@@ -127,20 +140,24 @@ class Window:
         found = [read(worker) for worker in self.workers() if worker.view.state in LIVE]
         return sum(found) / len(found) if found else 0.0
 
-    def tenants(self) -> list[str]:
-        """Those that had requests, by name."""
-        return sorted({flow.tenant_id for flow in self.flows if flow.tenant_id})
-
-    def _flows(self, sample: HistorySample) -> list[RequestFlow]:
+    def flows_of(self, sample: HistorySample) -> list[RequestFlow]:
+        """The requests of one sample."""
         return [
             flow
             for flow in sample.flows
             if self.model in ("", flow.model) and self.tenant in ("", flow.tenant_id)
         ]
 
+    def tenants(self) -> list[str]:
+        """Those that had requests, by name."""
+        return sorted({flow.tenant_id for flow in self.flows if flow.tenant_id})
+
+    def _in(self, sample: HistorySample) -> "Window":
+        return Window([sample], self.model, self.tenant)
+
     def _at_once(self, read: Callable[[RequestFlow], int]) -> float:
         held = sum(
-            seconds_of(sample) * sum(read(flow) for flow in self._flows(sample))
+            seconds_of(sample) * sum(read(flow) for flow in self.flows_of(sample))
             for sample in self.samples
         )
         return held / self.busy_seconds if self.busy_seconds else 0.0
@@ -148,7 +165,7 @@ class Window:
     def _is_busy(self, sample: HistorySample) -> bool:
         return any(
             flow.in_flight or flow.output_tokens or flow.arrivals or flow.ended
-            for flow in self._flows(sample)
+            for flow in self.flows_of(sample)
         )
 
 
