@@ -53,7 +53,7 @@ async def test_a_runner_that_lost_its_lease_gives_up_what_it_runs_and_goes_on_an
     tmp_path: Path,
 ) -> None:
     async with running_gateway(
-        tmp_path, state_url=sqlite_url(tmp_path), job_lease_s=3.0
+        tmp_path, state_url=sqlite_url(tmp_path), job_lease_s=3.0, limiter_timeout_s=10.0
     ) as gateway:
         assert gateway.app.edge is not None
         gateway.worker.script = Script(pause_after=2)

@@ -159,6 +159,10 @@ class JobRunner:
                 self._begin(job, runner_id)
 
     def _begin(self, job: Job, runner_id: str) -> None:
+        earlier = self._attempts.get(job.id)
+        if earlier is not None:
+            # Its lease was lost, which no beat has seen yet: no beat would stop it any more.
+            earlier.stop("the job has been claimed anew")
         attempt = self._attempts[job.id] = JobAttempt(job, runner_id, self._parts)
         self._metrics.jobs_running.set(len(self._attempts))
         task = asyncio.create_task(self._run(attempt), name=job.request_id)
