@@ -1,11 +1,19 @@
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from weir_cli.errors import CommandError
-from weir_cli.stack.ports import HOST, choose_ports
+from weir_cli.stack.ports import HOST, PortClaims
 from weir_cli.stack.services import wanted_ports
+
+
+@pytest.fixture
+def claims() -> Iterator[PortClaims]:
+    held = PortClaims()
+    yield held
+    held.release()
 
 
 @pytest.fixture
@@ -29,11 +37,32 @@ def test_the_usual_ports_lie_at_fixed_distances() -> None:
     }
 
 
-def test_port_0_means_free_ports_everywhere_and_no_number_twice() -> None:
-    ports = choose_ports(wanted_ports(0, 8))
+def test_port_0_means_free_ports_everywhere_and_no_number_twice(claims: PortClaims) -> None:
+    ports = claims.choose(wanted_ports(0, 8))
     numbers = [port.number for port in ports.values()]
     assert 0 not in numbers
     assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ports cannot be kept")
+def test_a_chosen_port_is_for_its_server_alone(claims: PortClaims) -> None:
+    ports = claims.choose((str(at), 0) for at in range(500))
+    numbers = {port.number for port in ports.values()}
+    others = [socket.create_server((HOST, 0)) for _ in range(500)]
+    given = {other.getsockname()[1] for other in others}
+    for other in others:
+        other.close()
+    assert not numbers & given
+    for _ in range(2):
+        with socket.create_server((HOST, ports["0"].number)):
+            pass
+    claims.release()
+
+
+def test_no_port_is_chosen_twice_where_names_want_the_same(claims: PortClaims) -> None:
+    free = claims.choose([("a", 0)])["a"].number
+    ports = claims.choose([("b", free), ("c", free)])
+    assert len({free, *(port.number for port in ports.values())}) == 3
 
 
 def test_ports_beyond_the_last_are_free_ones() -> None:
@@ -41,15 +70,15 @@ def test_ports_beyond_the_last_are_free_ones() -> None:
     assert (wanted["gateway http"], wanted["gateway grpc"]) == (65_535, 0)
 
 
-def test_a_taken_port_is_replaced_and_the_reader_can_tell(taken: int) -> None:
-    port = choose_ports([("scheduler", taken)])["scheduler"]
+def test_a_taken_port_is_replaced_and_the_reader_can_tell(claims: PortClaims, taken: int) -> None:
+    port = claims.choose([("scheduler", taken)])["scheduler"]
     assert (port.wanted, port.number != taken) == (taken, True)
     assert port.address == f"{HOST}:{port.number}"
 
 
-def test_a_port_that_was_asked_for_is_not_replaced(taken: int) -> None:
+def test_a_port_that_was_asked_for_is_not_replaced(claims: PortClaims, taken: int) -> None:
     with pytest.raises(CommandError) as caught:
-        choose_ports([("gateway http", taken)], required="gateway http")
+        claims.choose([("gateway http", taken)], required="gateway http")
     assert str(caught.value) == (
         f"cannot listen on {HOST}:{taken}: Address already in use; choose another --port"
     )

@@ -13,7 +13,7 @@ import yaml
 
 from tests.cli.running_stack import RunningStack
 from tests.cli.test_up import ask
-from weir_cli.stack.ports import choose_ports
+from weir_cli.stack.ports import PortClaims
 from weir_cli.stack.running import scheduler_door
 from weir_cli.stack.services import StackPlan, wanted_ports
 from weir_cli.stack.state_dir import StateDir
@@ -28,7 +28,7 @@ def test_each_has_a_port_and_a_metrics_port() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_several_share_a_lease_and_everybody_knows_all_of_them(tmp_path: Path, count: int) -> None:
-    ports = choose_ports(wanted_ports(0, 0, count))
+    ports = PortClaims().choose(wanted_ports(0, 0, count))
     state = StateDir(tmp_path / "a state")
     StackPlan([], tmp_path / "d.yaml", ports, "", schedulers=count).specs(state)
     names = ["scheduler", "scheduler-2"][:count]

@@ -18,7 +18,7 @@ from weir_cli.stack.fleet_look import SchedulerOrders
 from weir_cli.stack.health import knows_key, wait_ready, wait_serving, wait_workers
 from weir_cli.stack.options import StackOptions
 from weir_cli.stack.own_directory import own_versions
-from weir_cli.stack.ports import DEFAULT_PORT, Port, choose_ports
+from weir_cli.stack.ports import DEFAULT_PORT, Port, PortClaims
 from weir_cli.stack.running import Door
 from weir_cli.stack.scrape_targets import ScrapeTargets
 from weir_cli.stack.served_model import ServedModel, choose_models
@@ -65,6 +65,7 @@ class LocalStack:
         self._welcome: Welcome | None = None
         self._tls: StackTls | None = None
         self._targets: ScrapeTargets | None = None
+        self._claims = PortClaims()
 
     @property
     def welcome(self) -> Welcome:
@@ -197,6 +198,7 @@ class LocalStack:
             if self._welcome is not None:
                 self._say("\nDraining; Ctrl-C again to end at once")
             await self._supervisor.stop()
+        self._claims.release()
         if self._state is not None:
             self._state.release()
 
@@ -214,7 +216,7 @@ class LocalStack:
             self._options.schedulers,
             internal=self._tls is not None,
         )
-        ports = choose_ports(wanted, required="gateway http" if asked else "")
+        ports = self._claims.choose(wanted, required="gateway http" if asked else "")
         for port in ports.values():
             if port.wanted not in {0, port.number}:
                 self._warn(f"port {port.wanted} is taken; {port.name} gets {port.number}")

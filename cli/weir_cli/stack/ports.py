@@ -1,6 +1,7 @@
 """Which port each service listens on."""
 
 import socket
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,37 +25,57 @@ class Port:
         return f"{HOST}:{self.number}"
 
 
-def choose_ports(wanted: Iterable[tuple[str, int]], *, required: str = "") -> dict[str, Port]:
-    """Gives each name its wanted port, or a free one where that is taken.
+class PortClaims:
+    """Chooses ports and keeps them for those who are to listen there, also while one starts again.
 
-    Args:
-        wanted: name and port; port 0 always gets a free one.
-        required: name whose port the user asked for and which gets no other.
-
-    Raises CommandError when the required port is taken.
+    A chosen port stays bound by a socket that does not listen. On Linux a server may listen
+    beside it (both with SO_REUSEADDR, as servers have it), and the kernel gives the number to
+    nobody who asks for any port. Elsewhere a server could not, and ports are free until then.
     """
-    held: list[socket.socket] = []
-    try:
-        ports = {}
-        for name, number in wanted:
-            ports[name] = Port(name, _held(held, number, name == required), number)
-        return ports
-    finally:
-        for sock in held:
+
+    def __init__(self) -> None:
+        self._held: dict[int, socket.socket] = {}
+
+    def choose(self, wanted: Iterable[tuple[str, int]], *, required: str = "") -> dict[str, Port]:
+        """Gives each name its wanted port, or a free one where that is taken.
+
+        Args:
+            wanted: name and port; port 0 always gets a free one.
+            required: name whose port the user asked for and which gets no other.
+
+        Raises CommandError when the required port is taken.
+        """
+        try:
+            return {
+                name: Port(name, self._claimed(number, name == required), number)
+                for name, number in wanted
+            }
+        except BaseException:
+            self.release()
+            raise
+        finally:
+            if sys.platform != "linux":
+                self.release()
+
+    def release(self) -> None:
+        """Gives all of them back."""
+        for sock in self._held.values():
             sock.close()
+        self._held.clear()
 
-
-def _held(held: list[socket.socket], number: int, required: bool) -> int:
-    """Binds the port, or any, until all are chosen, so that no two names get the same."""
-    try:
-        held.append(_bind(number))
-    except OSError as error:
-        if required:
-            raise CommandError(
-                f"cannot listen on {HOST}:{number}: {error.strerror}; choose another --port"
-            ) from None
-        held.append(_bind(0))
-    return int(held[-1].getsockname()[1])
+    def _claimed(self, number: int, required: bool) -> int:
+        try:
+            # One of our own does not listen, so that it could be bound again.
+            sock = _bind(0 if number in self._held else number)
+        except OSError as error:
+            if required:
+                raise CommandError(
+                    f"cannot listen on {HOST}:{number}: {error.strerror}; choose another --port"
+                ) from None
+            sock = _bind(0)
+        chosen = int(sock.getsockname()[1])
+        self._held[chosen] = sock
+        return chosen
 
 
 def _bind(number: int) -> socket.socket:
@@ -63,7 +84,6 @@ def _bind(number: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((HOST, number))
-        sock.listen(1)
     except OSError:
         sock.close()
         raise
