@@ -105,7 +105,7 @@ class EngineBench:
 
     async def _run_race(self, budget: Budget) -> None:
         race = Race(self._model, self._options.peers, self._race_shape, self.samples)
-        await race.run(self._options.runs, budget)
+        await race.run(self._options.runs, budget.left)
 
     async def _run_quality(self, budget: Budget) -> None:
         await measure_quality(self._model, self._options.peers, self.samples, budget)
