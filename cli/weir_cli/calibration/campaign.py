@@ -10,7 +10,7 @@ from weir_cli.calibration.cost_fit import CostFit, fit_cost
 from weir_cli.calibration.findings import Findings, WorkerFacts, levels_of
 from weir_cli.calibration.grid_sweep import Grid, GridSweep, largest
 from weir_cli.calibration.measurement import Measurement
-from weir_cli.calibration.mixed_load import mixed
+from weir_cli.calibration.mixed_load import mixed, spread
 from weir_cli.calibration.plan import CalibrationPlan, Cell
 from weir_cli.calibration.predicted_times import lone_ttft_s, whole_s
 from weir_cli.calibration.prediction import Agreement, agreements, as_served, simulated
@@ -180,7 +180,7 @@ class Campaign:
         """A load that nothing was fitted to, several times, and the simulator's answer to it."""
         seconds = self._plan.held_out_s
         cells = found.alive or found.cells
-        load = mixed(cells, rate, round(rate * seconds * _SENDING), seed=1_000)
+        load = spread(cells, rate, round(rate * seconds * _SENDING), seed=1_000)
         runs = [
             await self._recorder.offered(f"held-out {number + 1}", load, kept, seconds)
             for number in range(self._plan.held_out_runs)
