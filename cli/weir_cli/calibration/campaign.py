@@ -23,8 +23,11 @@ from weir_cli.load.goodput import Targets
 
 _ALONE = 5
 _ANSWER_BOUND = 128
-_COMPARED = (0.85, 1.0, 1.0, 0.85)
-"""Of what the better settings carry in the simulator, by round: each once begun by either."""
+_COMPARED = (0.6, 0.8, 0.8, 0.6)
+"""Of what the better settings carry in the simulator, by round: each once begun by either.
+
+Machines carry less than their simulation, and beyond what they carry luck decides.
+"""
 _UNDERLOAD = 0.7
 _TARGET_TIMES = 4.0
 _SENDING = 0.75
