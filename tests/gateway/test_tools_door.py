@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema
 import openai
+import orjson
 import pytest
 import pytest_asyncio
 
@@ -13,6 +14,8 @@ from tests.gateway.fake_worker import Script
 from tests.gateway.harness import MODEL, Gateway
 from tests.gateway.tool_site import CALL, WEATHER, prompt_of, tool_gateway
 from weir.common.v1.sampling_pb2 import FinishReason
+from weir_gateway.intake.output_format import MAX_GRAMMAR_CHARACTERS
+from weir_gateway.tools.call_schema import call_schema
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STOP = FinishReason.FINISH_REASON_STOP
@@ -196,6 +199,29 @@ async def test_strict_calls_of_a_free_answer_are_bound_from_tag_to_tag(gateway: 
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"name": "weather", "arguments": arguments}, told["schema"])
     assert "strict" not in prompt_of(gateway)
+
+
+async def test_strict_schemas_that_only_their_tags_make_too_long_are_refused_at_the_door(
+    gateway: Gateway,
+) -> None:
+    def tool(letters: int) -> dict[str, Any]:
+        parameters = {"type": "object", "properties": {"x": {"const": "a" * letters}}}
+        return {"name": "f", "parameters": parameters}
+
+    empty = len(orjson.dumps(call_schema([{"function": tool(0)}])))
+    body = {
+        "model": MODEL,
+        "messages": USER,
+        "tools": [
+            {
+                "type": "function",
+                "function": tool(MAX_GRAMMAR_CHARACTERS - empty) | {"strict": True},
+            }
+        ],
+    }
+    response = await gateway.http.post("/v1/chat/completions", json=body)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "tools")
+    assert not gateway.worker.specs
 
 
 def _function(**fields: Any) -> dict[str, Any]:

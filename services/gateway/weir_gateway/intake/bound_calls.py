@@ -34,8 +34,9 @@ def with_bound_calls(
             "send tool_choice required",
             field=use.field,
         )
-    schema = OutputFormat("json_schema", use.call_schema, use.field)
-    check_format(replace(request, output_format=schema))
+    OutputFormat("json_schema", use.call_schema, use.field).check()
     tagged = {"begin": form.opening, "schema": orjson.loads(use.call_schema), "end": form.end}
     text = orjson.dumps(tagged).decode()
-    return replace(request, output_format=OutputFormat("tagged_json", text, use.field))
+    bound = replace(request, output_format=OutputFormat("tagged_json", text, use.field))
+    check_format(bound)
+    return bound
