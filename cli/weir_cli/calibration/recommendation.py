@@ -8,8 +8,9 @@ from weir_cli.calibration.findings import Findings
 from weir_cli.calibration.memory_advice import held_tokens, memory_advice, quota_advice
 from weir_cli.calibration.predicted_times import lone_ttft_s
 from weir_cli.calibration.search_advice import policy_advice, searched_advice
-from weir_cli.calibration.settings import OF_WORKER, ChosenSettings, default_of
+from weir_cli.calibration.settings import ChosenSettings, default_of
 from weir_cli.calibration.settings_search import Search
+from weir_core.directory.parameters import OF_WORKER
 
 _LEAST_ALPHA, _MOST_ALPHA = 0.3, 1.0
 _PREFILL_PART = 0.5

@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from weir_core.directory.parameters import Parameters
-
-OF_WORKER = ("max_batch_size", "max_batch_tokens", "max_concurrent_requests", "max_step_tokens")
-"""Resolved for a worker's profile; the others before a worker is chosen, so of the model."""
+from weir_core.directory.parameters import OF_WORKER, Parameters
 
 POLICY = "scheduler_policy"
 _BUILT_IN = Parameters()

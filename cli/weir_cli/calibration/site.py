@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from weir.scheduler.v1.scheduler_service_pb2 import ListWorkersRequest, WorkerView
-from weir_cli.calibration.settings import OF_WORKER, ChosenSettings
+from weir_cli.calibration.settings import ChosenSettings
 from weir_cli.errors import CommandError
 from weir_cli.stack.running import Door
 from weir_cli.stack.scheduler_door import CALL_S, scheduler_stub
 
+# Of the values that are resolved for a worker, those that a calibration chooses.
+_CHOSEN = ("max_batch_size", "max_batch_tokens", "max_concurrent_requests", "max_step_tokens")
 _APPLIED_S = 30.0
 _READ_S = 2.5
 """A gateway looks at its directory file every second; what it has read is not all to be seen."""
@@ -75,7 +77,7 @@ async def workers_of(door: Door, model: str) -> list[WorkerView]:
 
 def standing_of(view: WorkerView) -> ChosenSettings:
     """What is in force for a worker."""
-    return ChosenSettings({name: getattr(view.parameters, name) for name in OF_WORKER})
+    return ChosenSettings({name: getattr(view.parameters, name) for name in _CHOSEN})
 
 
 async def wait_applied(door: Door, model: str, chosen: ChosenSettings) -> None:
