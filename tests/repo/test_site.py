@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def test_the_chinese_readme_keeps_step_with_the_english(repo_root: Path) -> None
     # A language's own page is linked under its own name in the other.
     assert _linked(chinese) - {"README.md"} == _linked(english) - {"README.zh.md"}
     assert _rows(chinese) == _rows(english)
+    assert _numbers(chinese) == _numbers(english)
 
 
 def _code(text: str) -> list[str]:
@@ -117,6 +119,12 @@ def _prose(text: str) -> str:
 
 def _linked(text: str) -> set[str]:
     return {link.partition("#")[0] for _, link in links(text)}
+
+
+def _numbers(text: str) -> list[Counter[str]]:
+    """Of each row of a table, its numbers: languages order words in ways of their own."""
+    rows = [line for line in _prose(text).split("\n") if line.startswith("|")]
+    return [Counter(re.findall(r"\d[\d,.]*\d|\d", row)) for row in rows]
 
 
 def _rows(text: str) -> list[int]:
