@@ -486,12 +486,14 @@ async def test_server_side_close_flushes_and_ends_the_call_with_ok() -> None:
         await client.stream.wait_connected(5)
 
 
-async def test_server_stop_cancels_the_handler_and_the_client_is_told() -> None:
+async def test_server_stop_ends_the_handler_and_the_client_is_told() -> None:
+    """Either end is right: gRPC tells of the end of the reads or of the cancel first."""
     server = Server()
     async with connected(server) as (echo, client):
         await echo.server.stop(0.1)
         await eventually(lambda: client.lost != [])
-        assert server.ended == ["CancelledError"]
+        await eventually(lambda: server.ended != [])
+        assert server.ended in (["CancelledError"], ["returned"])
 
 
 async def test_a_stream_started_within_a_request_does_not_inherit_its_deadline() -> None:
