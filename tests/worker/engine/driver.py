@@ -88,6 +88,7 @@ class Driver:
         )
         self.records: dict[tuple[str, int], Record] = {}
         self.outputs: list[StepOutput] = []
+        self._unheard: StepOutput | None = None
 
     def submit(self, request_id: str, prompt: Sequence[int], length: int = 8, **f: object) -> None:
         command = submission(request_id, prompt, length, **f)
@@ -100,9 +101,12 @@ class Driver:
     def step(self) -> StepOutput:
         self.clock.advance_us(1000)
         busy = self.engine.has_work()
-        output = self.engine.step() if busy else self.engine.heartbeat()
+        output = self.engine.step(self._hear) if busy else self.engine.heartbeat()
         self.engine.check_integrity()
-        self._note(output)
+        self._hear()
+        self._unheard = output
+        if not (self.engine.overlaps and self.engine.has_work()):
+            self._hear()
         return output
 
     def run(self, most: int = 5000) -> None:
@@ -134,6 +138,12 @@ class Driver:
 
     def reason(self, request_id: str) -> FinishReason:
         return self.terminal(request_id).finish_reason
+
+    def _hear(self) -> None:
+        """Note the last output, which is whole by now."""
+        if self._unheard is not None:
+            output, self._unheard = self._unheard, None
+            self._note(output)
 
     def _note(self, output: StepOutput) -> None:
         self.outputs.append(output)

@@ -74,3 +74,46 @@ class PagedFake:
         if self.fail_rows(context):
             samples.failures[len(samples.tokens)] = "the model's logits are not finite"
         samples.tokens.append(self.choose(context))
+
+
+class OverlappedFake:
+    """See `OverlappingRunner`: a paged fake whose steps are computed when they are waited for.
+
+    Attributes:
+        fake: what computes.
+        flying: whether a step was started that nobody has waited for.
+        refuses: whether no step can be started.
+    """
+
+    def __init__(self, fake: PagedFake) -> None:
+        self.fake = fake
+        self.flying = False
+        self.refuses = False
+
+    def start(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> "OverlappedFake.Step":
+        assert not self.flying
+        if self.refuses:
+            raise RuntimeError("an illegal memory access was encountered")
+        self.flying = True
+        return OverlappedFake.Step(self, batch, states)
+
+    def run(self, batch: ForwardBatch, states: Sequence[SamplingState]) -> Samples:
+        return self.start(batch, states).wait()
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        assert not self.flying, "blocks of a step that runs"
+        self.fake.clear(blocks)
+
+    class Step:
+        """See `PendingStep`."""
+
+        def __init__(
+            self, runner: "OverlappedFake", batch: ForwardBatch, states: Sequence[SamplingState]
+        ) -> None:
+            self._runner = runner
+            self._batch = batch
+            self._states = states
+
+        def wait(self) -> Samples:
+            self._runner.flying = False
+            return self._runner.fake.run(self._batch, self._states)

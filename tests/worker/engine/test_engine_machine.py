@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.worker.engine.driver import Driver
-from tests.worker.engine.paged_fake import expected_output
+from tests.worker.engine.paged_fake import OverlappedFake, PagedFake, expected_output
 from weir_worker.engine.commands import Preempt, ReleaseSession
 from weir_worker.engine.events import FinishReason
 from weir_worker.kv import KvPolicy
@@ -28,9 +28,11 @@ class EngineMachine(RuleBasedStateMachine):
         num_blocks=st.sampled_from([12, 24]),
         max_step_tokens=st.sampled_from([6, 32]),
         context=st.sampled_from([0, 20]),
+        overlaps=st.booleans(),
     )
-    def start(self, num_blocks: int, max_step_tokens: int, context: int) -> None:
+    def start(self, num_blocks: int, max_step_tokens: int, context: int, overlaps: bool) -> None:
         self.driver = Driver(
+            runner=OverlappedFake(PagedFake(num_blocks, SIZE)) if overlaps else None,
             num_blocks=num_blocks,
             block_size=SIZE,
             max_step_tokens=max_step_tokens,

@@ -22,6 +22,7 @@ from weir_worker.engine.events import Failure, FinishReason, KvFrame, StepOutput
 from weir_worker.engine.intake import Intake, ServedModel
 from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.news import News
+from weir_worker.engine.owed_text import EndOfText, OwedText, say
 from weir_worker.engine.planner import StepPlanner
 from weir_worker.engine.runner import OverlappingRunner, StepRunner
 from weir_worker.engine.sequence import Sequence, Status
@@ -78,6 +79,8 @@ class Engine:
         self._news = News(kv, self.planner, clock)
         self._sequences: dict[str, Sequence] = {}
         self._deadlines = Deadlines(self._holds)
+        self._owed = OwedText()
+        self._ended: list[EndOfText] = []
         self._stalled_steps = 0
         self._scan: KvScan | None = None
         self._compilations = Compilations(compile_grammar or _no_grammars)
@@ -88,6 +91,7 @@ class Engine:
 
     def apply(self, command: Command) -> None:
         """Carry out a command; what comes of it is in the next output. Raises nothing."""
+        self._settle_text()
         match command:
             case Submit():
                 self._submit(command)
@@ -127,7 +131,8 @@ class Engine:
     def step(self, meanwhile: Callable[[], None] = _nothing) -> StepOutput:
         """Compute one step and return everything that happened since the last output.
 
-        `meanwhile` is called once the step has been started, if it `overlaps`.
+        `meanwhile` is called once the step has been started, if it `overlaps`; the last output
+        is whole then. If nothing is left to do it is whole at once.
         """
         started_us = self._clock.monotonic_us()
         try:
@@ -142,9 +147,12 @@ class Engine:
                 self._run(plan, meanwhile)
             elif self.planner.has_work():
                 self._watch_stall()
+            if not (plan.sequences and self.overlaps and self.has_work()):
+                self._settle_text()
         except Exception:
             logger.exception("engine step failed; every request in the engine ends")
             failure = Failure(Reason.INTERNAL, "the engine failed between two steps")
+            self._settle_text()
             for sequence in list(self._sequences.values()):
                 self._finish(sequence, FinishReason.ERROR, failure, discard=True)
         took_us = self._clock.monotonic_us() - started_us
@@ -153,6 +161,7 @@ class Engine:
 
     def heartbeat(self) -> StepOutput:
         """Return what happened without a step: an idle engine's sign of life."""
+        self._settle_text()
         self._kv.advance(self._clock.monotonic_us())
         return self._with_kv(self._news.take(None), _SCANNED_IDLE)
 
@@ -263,6 +272,7 @@ class Engine:
         try:
             samples = self._compute(batch, states, meanwhile)
         except Exception as error:
+            self._settle_text()
             logger.exception("forward pass failed; the %d requests in it end", len(plan.sequences))
             self._news.counters.failed_steps += 1
             failure = Failure(
@@ -288,11 +298,25 @@ class Engine:
             return self._runner.run(batch, states)
         pending = self._overlapping.start(batch, states)
         try:
+            self._ended = self._owed.settle()
             meanwhile()
         except Exception:
             # No fault of the step, and no step may start before this one is waited for.
             logger.exception("what is done while a step runs failed")
-        return pending.wait()
+        try:
+            return pending.wait()
+        finally:
+            self._end_texts()
+
+    def _settle_text(self) -> None:
+        """Make the text that is owed; not while a step runs, whose sequences may end with it."""
+        self._ended = self._owed.settle()
+        self._end_texts()
+
+    def _end_texts(self) -> None:
+        ended, self._ended = self._ended, []
+        for end in ended:
+            self._finish(end.sequence, end.reason, end.failure)
 
     def _absorb(self, plan: StepPlan, samples: Samples) -> None:
         """Note what a step computed; a block is published only now that its KV is written."""
@@ -300,6 +324,10 @@ class Engine:
         row = 0
         told, pooled = iter(samples.prompt_logprobs), iter(samples.pooled)
         for sequence, length in zip(plan.sequences, plan.lengths, strict=True):
+            if sequence.status is Status.FINISHED:
+                # Its text ended it while this step ran, which drew one token too many.
+                row += 1
+                continue
             if sequence.told is not None:
                 sequence.told.extend(islice(told, len(sequence.untold(length))))
             sequence.advance(length)
@@ -346,16 +374,12 @@ class Engine:
         if not sequence.first_token_us:
             sequence.prefill_end_us = sequence.first_token_us = now_us
             self._news.prefill_ended(sequence)
-        failure = None
-        try:
-            text, reason = sequence.accept(token_id)
-        except Exception:
-            logger.exception("output failed", extra={"request_id": sequence.request_id})
-            text, reason = "", FinishReason.ERROR
-            failure = Failure(Reason.INTERNAL, "the output could not be turned into text")
-        self._news.sampled(sequence, token_id, text, logprobs)
-        if reason is not None:
-            self._finish(sequence, reason, failure)
+        reason = sequence.take(token_id)
+        delta = self._news.sampled(sequence, token_id, logprobs)
+        if reason is None:
+            self._owed.owe(sequence, delta)
+        elif end := say(sequence, delta, reason):
+            self._finish(sequence, end.reason, end.failure)
 
     def _finish(
         self,

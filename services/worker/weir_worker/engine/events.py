@@ -63,8 +63,10 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
         return self.prompt_tokens - self.cached_prompt_tokens
 
 
-class Delta(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Delta(msgspec.Struct, array_like=True, gc=False):
     """Tokens sampled in this step and the text that became certain with them.
+
+    Where steps overlap, the text is set while the next step runs, before the frame is sent.
 
     `logprobs` holds one for each token, or nothing where they are not asked for. So does
     `prompt_logprobs`, in the first delta, for each token of the prompt but the first.

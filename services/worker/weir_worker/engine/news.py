@@ -67,15 +67,15 @@ class News:
             )
         )
 
-    def sampled(
-        self, sequence: Sequence, token_id: int, text: str, logprobs: TokenLogprobs | None
-    ) -> None:
-        """Report one token and the text that became certain."""
+    def sampled(self, sequence: Sequence, token_id: int, logprobs: TokenLogprobs | None) -> Delta:
+        """Report one token; its text is still to be set."""
         self.counters.generated_tokens += 1
         told = [] if logprobs is None else [logprobs]
         key = sequence.request_id, sequence.attempt
-        self._deltas.append(Delta(*key, [token_id], text, told, sequence.told or []))
+        delta = Delta(*key, [token_id], "", told, sequence.told or [])
+        self._deltas.append(delta)
         sequence.told = None
+        return delta
 
     def embedded(self, sequence: Sequence, embedding: list[float]) -> None:
         """Report the embedding of a sequence."""

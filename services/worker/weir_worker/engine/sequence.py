@@ -201,21 +201,28 @@ class Sequence:
             len(self.table.blocks),
         )
 
-    def accept(self, token_id: int) -> tuple[str, FinishReason | None]:
-        """Append a sampled token; return the new text, and the reason if it is the last.
-
-        Order: end of sequence and stop ids (which have no text), stop strings, the end of its
-        grammar, length.
-        """
+    def take(self, token_id: int) -> FinishReason | None:
+        """Append a sampled token; return the reason if it is the last whatever its text is."""
         self.token_ids.append(token_id)
         self.sampling.note(token_id)
+        if token_id in self.stop_ids or self.sampling.complete:
+            return FinishReason.STOP
+        if len(self.token_ids) >= self.max_tokens:
+            return FinishReason.LENGTH
+        return None
+
+    def say(self, token_id: int, reason: FinishReason | None) -> tuple[str, FinishReason | None]:
+        """Return the text that became certain with a token, and why it is the last, if it is.
+
+        End of sequence and stop ids have no text. A stop string counts before the length.
+
+        Args:
+            token_id: taken, and the next whose text is made.
+            reason: what `take` returned.
+        """
         if token_id in self.stop_ids:
-            return self.text.flush(), FinishReason.STOP
+            return self.text.flush(), reason
         text, stopped = self.text.push(token_id)
         if stopped:
             return text, FinishReason.STOP
-        if self.sampling.complete:
-            return text + self.text.flush(), FinishReason.STOP
-        if len(self.token_ids) >= self.max_tokens:
-            return text + self.text.flush(), FinishReason.LENGTH
-        return text, None
+        return text if reason is None else text + self.text.flush(), reason
