@@ -22,6 +22,11 @@ _COUNTERS = (
     ("kv_cache_prefix_hits", "Of these, tokens found", "prefix_hits"),
     ("kv_cache_session_queries", "Tokens looked up in sessions", "session_queries"),
     ("kv_cache_session_hits", "Of these, tokens found", "session_hits"),
+    (
+        "weir_worker_session_restored_tokens",
+        "Tokens of sessions that came back from the memory of the host",
+        "restored",
+    ),
     ("weir_worker_steps", "Steps of the engine", "steps"),
     ("weir_worker_failed_steps", "Steps whose forward pass failed", "failed_steps"),
     ("weir_worker_preemptions", "Sequences whose KV was taken", "preemptions"),
@@ -82,6 +87,11 @@ def _gauges(load: Load, health: EngineHealth, bytes_used: int) -> Iterator[Metri
         "weir_worker_kv_pinned_blocks",
         "Held KV blocks that sessions alone keep; they yield to requests",
         load.pinned_blocks,
+    )
+    yield GaugeMetricFamily(
+        "weir_worker_kv_host_blocks",
+        "Blocks of sessions that left a GPU's KV cache for the memory of the host",
+        load.host_blocks,
     )
     yield _by_label(
         "weir_worker_requests",

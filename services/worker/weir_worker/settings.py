@@ -80,6 +80,12 @@ class WorkerSettings(ServiceSettings):
     block_size: int = Field(16, description="tokens of a KV block: 16, 32, 64, 128 or 256")
     num_blocks: int | None = Field(None, ge=1, description="KV blocks; none: by kv_memory_bytes")
     kv_memory_bytes: int = Field(1 << 30, ge=1, description="memory of the KV cache")
+    kv_host_memory_bytes: int = Field(
+        0,
+        ge=0,
+        description="memory of the host, pinned at the start, for KV of sessions that had to "
+        "leave a GPU's cache; 0: it is computed again",
+    )
     max_context: int | None = Field(
         None, ge=2, description="most tokens of a request; none: the model's"
     )
@@ -184,6 +190,7 @@ class WorkerSettings(ServiceSettings):
             block_size=self.block_size,
             num_blocks=self.num_blocks,
             kv_memory_bytes=self.kv_memory_bytes,
+            kv_host_memory_bytes=self.kv_host_memory_bytes,
             max_context=self.max_context,
             max_step_tokens=self.max_step_tokens,
             max_running=self.max_running,

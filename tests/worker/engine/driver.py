@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.worker.engine.paged_fake import VOCAB, PagedFake
+from tests.worker.engine.paged_fake import VOCAB, FakeHost, OverlappedFake, PagedFake
 from weir_core.clock import ManualClock
 from weir_worker.engine.commands import Abort, Submit
 from weir_worker.engine.engine import Engine
@@ -65,10 +65,17 @@ class Driver:
         vocab: int = VOCAB,
         detokenizers: DetokenizerFactory | None = None,
         compile_grammar: Compile | None = None,
+        host_blocks: int = 0,
     ) -> None:
         self.clock = ManualClock()
         self.fake = PagedFake(num_blocks, block_size)
-        self.kv = KvManager(num_blocks, block_size, cache_ttl_us=cache_ttl_us, verify_tokens=True)
+        self.kv = KvManager(
+            num_blocks,
+            block_size,
+            cache_ttl_us=cache_ttl_us,
+            verify_tokens=True,
+            host=FakeHost(_fake_of(runner) or self.fake, host_blocks) if host_blocks else None,
+        )
         self.limits = StepLimits(
             max_step_tokens,
             max_running,
@@ -166,3 +173,7 @@ class Driver:
             assert record.terminal is None, "a second terminal"
             record.terminal = terminal
             assert terminal.usage.completion_tokens == len(record.tokens)
+
+
+def _fake_of(runner: StepRunner | None) -> PagedFake | None:
+    return runner.fake if isinstance(runner, OverlappedFake) else None

@@ -8,6 +8,7 @@ or trips an assertion.
 import hashlib
 from collections.abc import Callable, Sequence
 
+from weir_worker.kv.cold_kv import ColdKv
 from weir_worker.models.base import ForwardBatch
 from weir_worker.sampling import Samples, SamplingState
 
@@ -74,6 +75,46 @@ class PagedFake:
         if self.fail_rows(context):
             samples.failures[len(samples.tokens)] = "the model's logits are not finite"
         samples.tokens.append(self.choose(context))
+
+
+class FakeHost:
+    """See `KvStore`: the tokens of blocks of a paged fake."""
+
+    def __init__(self, fake: PagedFake, num_blocks: int) -> None:
+        self._fake = fake
+        self._places: list[list[int]] = [[] for _ in range(num_blocks)]
+        self._free = list(range(num_blocks))
+
+    @property
+    def free_blocks(self) -> int:
+        return len(self._free)
+
+    @property
+    def total_blocks(self) -> int:
+        return len(self._places)
+
+    def store(self, blocks: Sequence[int]) -> ColdKv | None:
+        if len(blocks) > len(self._free):
+            return None
+        cold = ColdKv([self._free.pop() for _ in blocks])
+        for slot, block in zip(cold.slots, blocks, strict=True):
+            self._places[slot] = self._fake.slots[self._span(block)]
+        return cold
+
+    def restore(self, cold: ColdKv, first: int, blocks: Sequence[int]) -> None:
+        slots = cold.slots[first : first + len(blocks)]
+        for slot, block in zip(slots, blocks, strict=True):
+            self._fake.slots[self._span(block)] = self._places[slot]
+
+    def drop(self, cold: ColdKv) -> None:
+        for slot in cold.slots:
+            self._places[slot] = []
+        self._free.extend(cold.slots)
+        cold.slots.clear()
+
+    def _span(self, block: int) -> slice:
+        size = self._fake.block_size
+        return slice(block * size, (block + 1) * size)
 
 
 class OverlappedFake:

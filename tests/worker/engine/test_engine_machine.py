@@ -29,8 +29,16 @@ class EngineMachine(RuleBasedStateMachine):
         max_step_tokens=st.sampled_from([6, 32]),
         context=st.sampled_from([0, 20]),
         overlaps=st.booleans(),
+        host_blocks=st.sampled_from([0, 4, 40]),
     )
-    def start(self, num_blocks: int, max_step_tokens: int, context: int, overlaps: bool) -> None:
+    def start(
+        self,
+        num_blocks: int,
+        max_step_tokens: int,
+        context: int,
+        overlaps: bool,
+        host_blocks: int,
+    ) -> None:
         self.driver = Driver(
             runner=OverlappedFake(PagedFake(num_blocks, SIZE)) if overlaps else None,
             num_blocks=num_blocks,
@@ -40,6 +48,7 @@ class EngineMachine(RuleBasedStateMachine):
             watermark_blocks=1,
             max_step_context_tokens=context,
             cache_ttl_us=30_000,
+            host_blocks=host_blocks,
         )
         self.asked: dict[str, tuple[str, list[int], int]] = {}
         self.aborted: set[str] = set()

@@ -28,6 +28,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         num_blocks: KV blocks; None: as many as `kv_memory_bytes` holds.
         kv_memory_bytes: memory of the KV cache; no more is taken than `max_running`
             requests of `max_context` could use.
+        kv_host_memory_bytes: memory of the host for KV of sessions that had to leave a GPU; 0:
+            they are computed again.
         max_context: upper bound on the model's own context; None: the model's.
         max_step_tokens: rows of one forward pass.
         max_running: sequences that hold KV at once.
@@ -62,6 +64,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int = 16
     num_blocks: int | None = None
     kv_memory_bytes: int = 1 << 30
+    kv_host_memory_bytes: int = 0
     max_context: int | None = None
     max_step_tokens: int = 512
     max_running: int = 64
@@ -116,6 +119,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.device_memory_share and self.tensor_parallel_size > 1:
             bound = "0 with tensor_parallel_size above 1: shares of several devices are not built"
             raise InvalidField("device_memory_share", self.device_memory_share, bound)
+        if self.kv_host_memory_bytes < 0:
+            raise InvalidField("kv_host_memory_bytes", self.kv_host_memory_bytes, "0 or more")
+        if self.kv_host_memory_bytes and self.tensor_parallel_size > 1:
+            bound = "0 with tensor_parallel_size above 1: KV of several devices stays there"
+            raise InvalidField("kv_host_memory_bytes", self.kv_host_memory_bytes, bound)
         if self.cache_ttl_s < 0:
             raise InvalidField("cache_ttl_s", self.cache_ttl_s, "0 (no end) or more")
         if self.null_step_us < 0:

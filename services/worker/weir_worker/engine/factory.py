@@ -55,6 +55,7 @@ def build_engine(config: EngineConfig) -> StartedEngine:
             config.block_size,
             cache_ttl_us=round(config.cache_ttl_s * 1e6),
             verify_tokens=config.verify_kv_tokens,
+            host=runtime.host(config.kv_host_memory_bytes),
         ),
         detokenizer_factory(folder.load_tokenizer()),
         limits,

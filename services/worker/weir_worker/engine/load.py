@@ -13,7 +13,7 @@ class Counters(msgspec.Struct, array_like=True, gc=False):
         recomputed_tokens: rows computed again after a pre-emption.
         generated_tokens: sampled.
         stopped, length, aborted, errors, rejected: attempts by finish reason.
-        prefix_queries, prefix_hits, session_queries, session_hits, evictions: see
+        prefix_queries, prefix_hits, session_queries, session_hits, evictions, restored: see
             `CacheCounters`.
     """
 
@@ -36,6 +36,7 @@ class Counters(msgspec.Struct, array_like=True, gc=False):
     session_queries: int = 0
     session_hits: int = 0
     evictions: int = 0
+    restored: int = 0
 
 
 class Load(msgspec.Struct, array_like=True):
@@ -48,6 +49,7 @@ class Load(msgspec.Struct, array_like=True):
             sum to the last.
         stranded_tokens: places in held blocks that no token fills yet, sampled with progress.
         pinned_blocks: held blocks that sessions alone hold, and that yield to requests.
+        host_blocks: blocks of sessions in the memory of the host.
         step_us: duration of the last step.
         step_tokens: rows of the last step.
     """
@@ -64,3 +66,4 @@ class Load(msgspec.Struct, array_like=True):
     step_tokens: int = 0
     counters: Counters = msgspec.field(default_factory=Counters)
     pinned_blocks: int = 0
+    host_blocks: int = 0

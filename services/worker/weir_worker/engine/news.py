@@ -171,7 +171,7 @@ class News:
         cache = kv.counters
         counters.prefix_queries, counters.prefix_hits = cache.prefix_queries, cache.prefix_hits
         counters.session_queries, counters.session_hits = cache.session_queries, cache.session_hits
-        counters.evictions = cache.evictions
+        counters.evictions, counters.restored = cache.evictions, cache.restored
         return Load(
             running=len(planner.running),
             waiting=len(planner.waiting),
@@ -185,4 +185,5 @@ class News:
             step_tokens=self._step_tokens,
             counters=counters,
             pinned_blocks=kv.pinned_blocks,
+            host_blocks=kv.host_blocks,
         )

@@ -4,10 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weir_worker.engine.runner import StepRunner
+from weir_worker.kv.cold_sessions import KvStore
 
 
 def _nothing(num_blocks: int, block_size: int) -> None:
     """Allocate no memory."""
+
+
+def _no_host(memory_bytes: int) -> None:
+    """There is nothing to keep in the memory of the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +26,8 @@ class Runtime:
         batch_invariant: the self-test held that batch-mates and chunks change no bit.
         embeddings: the runner sums up hidden states.
         allocate: makes the KV cache, (blocks, tokens of a block); raises WeirError.
+        host: makes a store for KV in the memory of the host, of so many bytes at most, once the
+            cache is there; None where there is no use in one.
     """
 
     runner: StepRunner
@@ -32,3 +39,4 @@ class Runtime:
     kernels: str = "off"
     embeddings: bool = False
     allocate: Callable[[int, int], None] = _nothing
+    host: Callable[[int], KvStore | None] = _no_host

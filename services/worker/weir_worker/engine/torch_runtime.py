@@ -19,6 +19,7 @@ from weir_worker.engine.runtime import Runtime
 from weir_worker.kernels.choice import Built, load_kernels
 from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.parts import NativeParts
+from weir_worker.kv.host_tier import HostTier
 from weir_worker.models.llama import LlamaModel
 from weir_worker.models.llama_config import LlamaConfig
 from weir_worker.models.loader import load_model
@@ -44,6 +45,7 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
     if config.threads:
         torch.set_num_threads(config.threads)
     device = _device(config.device)
+    _check_host_memory(config, device)
     _claim_memory(config, folder, device)
     if config.kernels == "required":
         _check_kernels(folder, device)
@@ -71,7 +73,27 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         kernels=model.kernels if isinstance(model, LlamaModel) else "off",
         embeddings=alone,
         allocate=allocate,
+        host=lambda memory_bytes: _host_tier(model, memory_bytes),
     )
+
+
+def _check_host_memory(config: EngineConfig, device: torch.device) -> None:
+    if config.kv_host_memory_bytes and device.type == "cpu":
+        bound = "0 on cpu, where all KV is in the memory of the host: raise kv_memory_bytes"
+        raise InvalidField("kv_host_memory_bytes", config.kv_host_memory_bytes, bound)
+
+
+def _host_tier(model: LlamaModel | ParallelModel, memory_bytes: int) -> HostTier | None:
+    if not memory_bytes or not isinstance(model, LlamaModel):
+        return None
+    try:
+        return HostTier.within(model.kv_cache, memory_bytes)
+    except (RuntimeError, MemoryError) as error:
+        message = (
+            f"{memory_bytes // _MIB} MiB of the host's memory for KV cannot be pinned: lower "
+            "kv_host_memory_bytes"
+        )
+        raise WeirError(Reason.ENGINE_FAILED, message) from error
 
 
 def _check_kernels(folder: ModelFolder, device: torch.device) -> None:

@@ -10,6 +10,7 @@ class CacheCounters:
     Attributes:
         prefix_queries, prefix_hits: in full blocks of the tenant's namespace.
         session_queries, session_hits: in a session, the last partial block included.
+        restored: tokens of sessions that came back from the memory of the host.
         evictions: findable blocks that were given up: for reuse, or by age.
     """
 
@@ -18,3 +19,4 @@ class CacheCounters:
     session_queries: int = 0
     session_hits: int = 0
     evictions: int = 0
+    restored: int = 0

@@ -1,35 +1,24 @@
 """KV of blocks that are not needed soon, in the memory of the host.
 
-The mechanism alone: blocks out, blocks in. Which blocks are cold is their owner's decision. On
+Blocks out, blocks in; which ones is decided by `ColdSessions`. On
 a GPU the host's side is pinned memory and copies are queued on the current stream: a block
 may be given to someone else as soon as `store` has returned, and read as soon as `restore` has,
 by whatever is queued there later. Not yet run on a GPU.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 
 from weir_core.errors import InvalidField
 from weir_worker.attention.cache import PagedKvCache
+from weir_worker.kv.cold_kv import ColdKv
 
 _AT_ONCE = 16  # blocks: bounds the memory on the device that a copy needs beside the cache
 
 
-@dataclass(eq=False, slots=True)
-class ColdKv:
-    """Blocks in the host tier, in order; of use to who holds this object and nobody else.
-
-    Attributes:
-        slots: their places there; empty once dropped.
-    """
-
-    slots: list[int] = field(repr=False)
-
-
 class HostTier:
-    """A fixed number of places, each for one block over all layers. Single-threaded."""
+    """See `KvStore`: a place is for one block over all layers. Single-threaded."""
 
     def __init__(self, cache: PagedKvCache, num_blocks: int) -> None:
         """Reserve the memory; `block_bytes * num_blocks`.
@@ -47,10 +36,29 @@ class HostTier:
         self._host = torch.empty(shape, dtype=first.dtype, pin_memory=pinned)
         self._free = list(range(num_blocks))
 
+    @classmethod
+    def within(cls, cache: PagedKvCache, memory_bytes: int) -> "HostTier":
+        """Reserve as many places as so much memory holds.
+
+        Raises:
+            InvalidField: not even one block fits in it.
+        """
+        parts = (*cache.keys, *cache.values)
+        block_bytes = sum(part[0].numel() * part.element_size() for part in parts)
+        if memory_bytes < block_bytes:
+            bound = f"0, or at least {block_bytes}, the size of one block"
+            raise InvalidField("kv_host_memory_bytes", memory_bytes, bound)
+        return cls(cache, memory_bytes // block_bytes)
+
     @property
     def free_blocks(self) -> int:
         """Places without a block."""
         return len(self._free)
+
+    @property
+    def total_blocks(self) -> int:
+        """All places."""
+        return len(self._host)
 
     @property
     def block_bytes(self) -> int:
@@ -69,18 +77,19 @@ class HostTier:
                 self._host[slot].copy_(block, non_blocking=True)
         return cold
 
-    def restore(self, cold: ColdKv, blocks: Sequence[int]) -> None:
-        """Copy them into these blocks of the cache; they stay in the tier as well.
+    def restore(self, cold: ColdKv, first: int, blocks: Sequence[int]) -> None:
+        """Copy them, from number `first` on, into these blocks of the cache; they stay here.
 
         Raises:
-            ValueError: they were dropped, or the blocks are not as many.
+            ValueError: they were dropped, or are not as many.
         """
-        if len(blocks) != len(cold.slots):
-            raise ValueError(f"{len(cold.slots)} blocks are in the tier, not {len(blocks)}")
+        wanted = cold.slots[first : first + len(blocks)]
+        if len(wanted) != len(blocks):
+            raise ValueError(f"{len(cold.slots)} blocks are in the tier, not {first + len(blocks)}")
         device = self._parts[0].device
         for begin in range(0, len(blocks), _AT_ONCE):
             index = self._index(blocks[begin : begin + _AT_ONCE])
-            slots = cold.slots[begin : begin + _AT_ONCE]
+            slots = wanted[begin : begin + _AT_ONCE]
             copied = [self._host[slot].to(device, non_blocking=True) for slot in slots]
             for part, values in zip(self._parts, torch.stack(copied, dim=1), strict=True):
                 part.index_copy_(0, index, values)

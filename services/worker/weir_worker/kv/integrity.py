@@ -44,6 +44,24 @@ def check_integrity(manager: KvManager, tables: Iterable[BlockTable]) -> None:
         (pool.yielding, [a for a in manager.accounts() if a.sessions]),
     ):
         _check_heap(heap, entitled)
+    _check_host(manager)
+
+
+def _check_host(manager: KvManager) -> None:
+    accounts = list(manager.accounts())
+    kept = [session for account in accounts for session in account.cold.values()]
+    places = [slot for session in kept if session.cold is not None for slot in session.cold.slots]
+    _require(len(places) == len(set(places)), "a place in the host's memory is taken twice")
+    _require(len(places) == manager.host_blocks, "count of places taken in the host's memory")
+    for session in kept:
+        whole = session.cold is not None and not session.blocks and not session.dropped
+        _require(whole, f"a cold session of tenant {session.account.tenant}")
+    for account in accounts:
+        mine = sum(len(s.cold.slots) for s in account.cold.values() if s.cold is not None)
+        _require(mine == account.host_blocks, f"blocks in the host of {account.tenant}")
+        _require(not account.cold.keys() & account.sessions.keys(), "a session is kept twice")
+    if manager.sessions.cold is not None:
+        _check_heap(manager.sessions.cold.accounts, [a for a in accounts if a.cold])
 
 
 def _check_references(pool: BlockPool, tables: Iterable[BlockTable]) -> None:
@@ -103,7 +121,7 @@ def _check_heap(heap: ShareHeap, entitled: list[TenantAccount]) -> None:
     _require(len(order) == len(entitled), "accounts in a heap of shares")
     _require(all(account in heap for account in entitled), "an account is not in its heap")
     for place, account in enumerate(order[1:], start=1):
-        _require(not account.is_over(order[(place - 1) // 2]), "order of a heap of shares")
+        _require(not heap.is_over(account, order[(place - 1) // 2]), "order of a heap of shares")
 
 
 def _require(condition: bool, what: str) -> None:

@@ -7,6 +7,7 @@ from weir_worker.kv.block import Block
 from weir_worker.kv.block_chain import BlockChain, PrefixScopes
 from weir_worker.kv.block_pool import BlockPool
 from weir_worker.kv.block_table import BlockTable
+from weir_worker.kv.cold_sessions import KvStore
 from weir_worker.kv.counters import CacheCounters
 from weir_worker.kv.kv_policy import KvPolicy
 from weir_worker.kv.prefix_events import PrefixEvents
@@ -24,7 +25,8 @@ class KvManager:
 
     Held blocks are those of sequences, and those that sessions pin. A block for a sequence is
     taken from the free ones, then from the cached ones of the tenant most over its share, then
-    from the pins of the session longest unused of such a tenant. Single-threaded. A method
+    from the pins of the session longest unused of such a tenant, whose KV goes to `host`, if
+    there is such a store, and comes back with its next turn. Single-threaded. A method
     either does all of what it says or nothing.
 
     Args:
@@ -33,6 +35,7 @@ class KvManager:
         cache_ttl_us: age at which a cached block is given up; 0: none.
         verify_tokens: keep and compare the tokens of every published block (debugging).
         granularity: tokens by which prefixes are named to others.
+        host: for KV of sessions that had to leave the cache.
     """
 
     def __init__(
@@ -43,12 +46,13 @@ class KvManager:
         cache_ttl_us: int = 0,
         verify_tokens: bool = False,
         granularity: int = PREFIX_GRANULARITY,
+        host: KvStore | None = None,
     ) -> None:
         self._granularity = granularity
         self.block_size = block_size
         self.counters = CacheCounters()
         self.pool = BlockPool(num_blocks, cache_ttl_us, self.counters, verify_tokens=verify_tokens)
-        self.sessions = SessionStore(self.pool)
+        self.sessions = SessionStore(self.pool, host)
 
     @property
     def total_blocks(self) -> int:
@@ -74,6 +78,11 @@ class KvManager:
     def held_blocks(self) -> int:
         """Blocks that a sequence or a session holds."""
         return self.total_blocks - self.free_blocks - self.cached_blocks
+
+    @property
+    def host_blocks(self) -> int:
+        """Blocks of sessions in the memory of the host."""
+        return 0 if self.sessions.cold is None else self.sessions.cold.blocks
 
     @property
     def available_blocks(self) -> int:
@@ -105,6 +114,7 @@ class KvManager:
         account = self.pool.account(tenant)
         account.tables += 1
         self.pool.set_weight(account, policy.weight)
+        self.sessions.reorder(account)
         chain = BlockChain(token_ids, self.block_size, scopes, self._granularity)
         return BlockTable(account, chain, self.blocks_for(policy.max_tokens))
 
@@ -128,7 +138,8 @@ class KvManager:
         """
         assert not table.blocks, "table holds blocks already"
         end = num_tokens if most_hit is None else min(num_tokens, most_hit + 1)
-        hit = find_prefix(self.pool, table.chain, end, self._session(table))
+        session = self._session(table)
+        hit = find_prefix(self.pool, table.chain, end, session)
         fresh = self.blocks_for(num_tokens) - len(hit.blocks)
         idle_hits = sum(block.idle for block in hit.blocks)
         if table.exceeds_quota(idle_hits + fresh):
@@ -137,9 +148,10 @@ class KvManager:
             return Shortage.MEMORY
         self._take_hit(table, hit)
         self._add_fresh(table, fresh)
+        tokens = max(hit.tokens, self._restore(table, session, end - 1))
         if count:
-            self._count(table.chain, num_tokens, hit.tokens)
-        return hit.tokens
+            self._count(table.chain, num_tokens, tokens)
+        return tokens
 
     def grow(self, table: BlockTable) -> None:
         """Add one block to a table. Raises IndexError when none is available."""
@@ -229,11 +241,30 @@ class KvManager:
             self._append(table, block)
         table.committed = hit.tokens // self.block_size
 
+    def _restore(self, table: BlockTable, session: Session | None, most: int) -> int:
+        """Copy what a table lacks of a cold session into its blocks, which nobody else has.
+
+        Returns:
+            Tokens whose KV is there then, at most `most`; 0 where nothing was copied. The
+            session may have been given up for the very blocks of the table.
+        """
+        cold = self.sessions.cold
+        if cold is None or session is None or session.cold is None:
+            return 0
+        tokens = min(session.common(table.chain.token_ids, self.block_size), most)
+        first = table.committed
+        blocks = table.indices[first : self.blocks_for(tokens)]
+        if not blocks:
+            return 0
+        cold.restore(session, first, blocks)
+        self.counters.restored += tokens - first * self.block_size
+        return tokens
+
     def _add_fresh(self, table: BlockTable, count: int) -> None:
         """Take blocks for a sequence; pins yield: the tenant's own at its quota, then anyone's."""
         account, pool = table.account, self.pool
         while table.quota and account.held + count > table.quota:
-            if not self.sessions.release_oldest(account):
+            if not self.sessions.unpin_oldest(account):
                 break
         while len(pool.free) + pool.cached < count and self.sessions.yield_one():
             pass

@@ -35,7 +35,7 @@ def find_prefix(
     """
     size = chain.block_size
     blocks = _find_by_hash(pool, chain, (num_tokens - 1) // size)
-    if session is None:
+    if session is None or session.cold is not None:
         return PrefixHit(blocks, len(blocks) * size)
     common = session.common(chain.token_ids, size)
     known = min(common, num_tokens - 1) // size

@@ -1,6 +1,7 @@
 """What is kept of a session between two turns."""
 
 from weir_worker.kv.block import Block
+from weir_worker.kv.cold_kv import ColdKv
 from weir_worker.kv.tenant_account import TenantAccount
 
 
@@ -9,14 +10,24 @@ class Session:
 
     Attributes:
         account, scope: whose, and its id.
-        token_ids: tokens whose KV is in the blocks, prompt and answer.
-        blocks: pinned; the last one may be partly filled.
+        token_ids: tokens whose KV is kept, prompt and answer.
+        blocks: pinned; the last one may be partly filled. Empty while it is cold.
+        cold: its blocks in the memory of the host; None while it has them in the cache.
         ttl_us: idle life.
         expires_us: when it ends unless it is used, monotonic.
         dropped: its pins are given up.
     """
 
-    __slots__ = ("account", "blocks", "dropped", "expires_us", "scope", "token_ids", "ttl_us")
+    __slots__ = (
+        "account",
+        "blocks",
+        "cold",
+        "dropped",
+        "expires_us",
+        "scope",
+        "token_ids",
+        "ttl_us",
+    )
 
     def __init__(
         self,
@@ -30,6 +41,7 @@ class Session:
         self.scope = scope
         self.token_ids = token_ids
         self.blocks = blocks
+        self.cold: ColdKv | None = None
         self.ttl_us = ttl_us
         self.expires_us = 0
         self.dropped = False

@@ -1,6 +1,6 @@
 """Which of some tenants is most over its share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from weir_worker.kv.tenant_account import TenantAccount
 
@@ -8,11 +8,15 @@ from weir_worker.kv.tenant_account import TenantAccount
 class ShareHeap:
     """Binary heap of accounts with their places in it: the one most over its share on top.
 
-    `top` is O(1), everything else O(log accounts). Whoever changes the footprint or the weight
-    of an account that may be in it calls `update`.
+    `top` is O(1), everything else O(log accounts). Whoever changes what `is_over` compares of an
+    account that may be in it calls `update`.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        is_over: Callable[[TenantAccount, TenantAccount], bool] = TenantAccount.is_over,
+    ) -> None:
+        self.is_over = is_over
         self._heap: list[TenantAccount] = []
         self._place: dict[TenantAccount, int] = {}
 
@@ -59,7 +63,7 @@ class ShareHeap:
         self._sink(self._rise(place))
 
     def _rise(self, place: int) -> int:
-        while place and self._heap[place].is_over(self._heap[(place - 1) // 2]):
+        while place and self.is_over(self._heap[place], self._heap[(place - 1) // 2]):
             self._swap(place, (place - 1) // 2)
             place = (place - 1) // 2
         return place
@@ -67,9 +71,9 @@ class ShareHeap:
     def _sink(self, place: int) -> None:
         heap = self._heap
         while (child := 2 * place + 1) < len(heap):
-            if child + 1 < len(heap) and heap[child + 1].is_over(heap[child]):
+            if child + 1 < len(heap) and self.is_over(heap[child + 1], heap[child]):
                 child += 1
-            if not heap[child].is_over(heap[place]):
+            if not self.is_over(heap[child], heap[place]):
                 return
             self._swap(place, child)
             place = child

@@ -84,6 +84,17 @@ class LlamaModel:
         """Name of the backend in use."""
         return self._attention.name
 
+    @property
+    def kv_cache(self) -> PagedKvCache:
+        """The cache that `allocate_kv` made.
+
+        Raises:
+            RuntimeError: it has not.
+        """
+        if self._cache is None:
+            raise RuntimeError("kv_cache before allocate_kv")
+        return self._cache
+
     def allocate_kv(self, num_blocks: int, block_size: int) -> None:
         """See `CausalModel.allocate_kv`.
 
