@@ -106,15 +106,14 @@ def test_smollm2_draws_the_same_tokens_as_with_torch() -> None:
 def test_blocks_go_to_host_memory_and_come_back(kernels: Kernels, tmp_path: Path) -> None:
     model = load_model(write_tiny_llama(tmp_path), kernels=kernels)
     model.allocate_kv(8, 16 if model.config.head_dim != 16 else 32)
-    assert model._cache is not None
-    size = model._cache.block_size
+    size = model.kv_cache.block_size
     tokens = made_up_tokens(2 * size + 8, 320)
     whole = forward(model, [(tokens, 0, len(tokens), [0, 1, 2])], rows=[len(tokens) - 1])
-    tier = HostTier(model._cache, 4)
+    tier = HostTier(model.kv_cache, 4)
     cold = tier.store([0, 1])
     assert cold is not None
     model.clear_kv(range(8))
-    tier.restore(cold, [6, 3])
+    tier.restore(cold, 0, [6, 3])
     after = forward(model, [(tokens, 2 * size, 8, [6, 3, 5])], rows=[7])
     assert torch.equal(after, whole)
 
@@ -164,7 +163,7 @@ def test_one_call_a_step_without_logits_writes_the_cache(kernels: Kernels, tmp_p
 def test_what_the_decoder_cannot_take_is_refused(kernels: Kernels, tmp_path: Path) -> None:
     model = load_model(write_tiny_llama(tmp_path), kernels=kernels, precision="int8")
     model.allocate_kv(4, 16)
-    decoder, cache = model._decoder, model._cache
+    decoder, cache = model._decoder, model.kv_cache
     assert decoder is not None
     assert cache is not None
     pieces = [SequenceSlice(0, 20, [0, 1])]
@@ -188,5 +187,4 @@ def test_what_the_decoder_cannot_take_is_refused(kernels: Kernels, tmp_path: Pat
 
 def _bits(model: LlamaModel) -> torch.Tensor:
     """A copy of all keys and values."""
-    assert model._cache is not None
-    return torch.stack([t.flatten() for t in (*model._cache.keys, *model._cache.values)])
+    return torch.stack([t.flatten() for t in (*model.kv_cache.keys, *model.kv_cache.values)])
