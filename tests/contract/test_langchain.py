@@ -169,7 +169,7 @@ async def test_an_exhausted_budget_is_not_tried_again(site: Site) -> None:
 async def test_a_timeout_ends_the_work(site: Site) -> None:
     site.plays("never", pause_after=0)
     with pytest.raises(openai.APITimeoutError):
-        await chat_of(site, timeout=0.3).ainvoke(QUESTION)
+        await chat_of(site, timeout=2).ainvoke(QUESTION)
     await eventually(lambda: site.gateway.worker.aborts)
 
 

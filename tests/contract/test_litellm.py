@@ -184,7 +184,7 @@ async def test_an_exhausted_budget_is_not_tried_again(site: Site, litellm: Any) 
 async def test_a_timeout_ends_the_work(site: Site, litellm: Any) -> None:
     site.plays("never", pause_after=0)
     with pytest.raises(litellm.Timeout):
-        await litellm.acompletion(**asked(site, timeout=0.3))
+        await litellm.acompletion(**asked(site, timeout=2))
     await eventually(lambda: site.gateway.worker.aborts)
 
 

@@ -251,7 +251,7 @@ async def test_client_deadline_of_a_waiting_stream_ends_the_handler() -> None:
     watched = Watched()
     async with echo_server(S=("server_stream", watched.wait)) as echo, asyncio.timeout(BOUND_S):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async for _ in echo.server_stream("S")(b"", timeout=0.2):
+            async for _ in echo.server_stream("S")(b"", timeout=2):
                 pass
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         await eventually(lambda: watched.finished)

@@ -250,7 +250,7 @@ async def test_a_dead_collector_neither_blocks_nor_fails_a_service() -> None:
     began = loop.time()
     async with asyncio.timeout(20):
         await asyncio.to_thread(tracing.shutdown, 0.5)
-    assert loop.time() - began < 2
+    assert loop.time() - began < 8
 
 
 async def test_finish_runs_to_its_end_through_repeated_cancellation() -> None:

@@ -21,15 +21,15 @@ async def test_a_block_that_takes_too_long_is_a_timeout() -> None:
 
 
 async def test_each_block_has_the_whole_time() -> None:
-    limit = StallLimit(0.3)
+    limit = StallLimit(2)
     loop = asyncio.get_running_loop()
     for _ in range(4):
         with limit:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.6)
     began = loop.time()
     with pytest.raises(TimeoutError), limit:
         await asyncio.sleep(60)
-    assert loop.time() - began >= 0.3
+    assert loop.time() - began >= 2
 
 
 async def test_time_between_blocks_does_not_count() -> None:

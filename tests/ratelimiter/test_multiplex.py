@@ -239,7 +239,7 @@ async def test_a_stream_cut_in_mid_call_gives_up_its_calls_and_comes_back() -> N
         await servicer.server.stop(0)
         with pytest.raises(NotCarried):
             await waiting
-        assert servicer.ended == ["CancelledError"]
+        await eventually(lambda: servicer.ended == ["CancelledError"])
         assert not stream.ready
         with pytest.raises(NotCarried):
             await reserve(stream, "nobody")

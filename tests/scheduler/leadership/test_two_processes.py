@@ -21,7 +21,7 @@ from weir_core.grants import verify_grant
 
 ONE_AT_A_TIME = default_snapshot(max_concurrent_requests=1)
 # Of the ttl: a look, an answer of the store, and that other tests have the processors.
-FAILOVER_S = TTL_S + 2.0
+FAILOVER_S = TTL_S + 5.0
 
 
 @pytest.mark.timeout(120)

@@ -61,14 +61,14 @@ async def test_a_drained_one_hands_over_long_before_its_lease_ends(
     tmp_path: Path, valkey: Valkey, kind: str
 ) -> None:
     store = valkey.url if kind == "redis" else f"file://{tmp_path}/lease"
-    async with two(store) as (active, standby):
+    async with two(store, ttl_s=30) as (active, standby):
         worker, gateway = await active.worker(), await active.gateway()
         await gateway.enqueue("r1")
         await worker.run(await gateway.dispatched("r1"))
         began = time.monotonic()
         await active.app.stop()
         await the_active_one([standby])
-        assert time.monotonic() - began < TTL_S / 2
+        assert time.monotonic() - began < 15
         assert gateway.ended is not None
         assert worker.aborted == []
 
@@ -101,7 +101,7 @@ async def test_without_its_store_it_acts_for_its_lease_and_no_longer(tmp_path: P
             began = time.monotonic()
             assert await _refusal(both[0]) is None
             await eventually(lambda: gateway.ended is not None and worker.ended is not None)
-            assert time.monotonic() - began <= TTL_S + 1
+            assert time.monotonic() - began <= TTL_S + 4
             assert [await _refusal(one) is None for one in both] == [False, False]
             await eventually(both[0].at_rest)
             assert both[0].app.scheduler.workers() == []

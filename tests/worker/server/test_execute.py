@@ -99,7 +99,7 @@ async def test_a_gateway_that_never_reads_is_lost() -> None:
 
 async def test_a_silent_gateway_is_lost() -> None:
     async with (
-        running_worker(heartbeat_s=0.1, silence_s=0.3) as worker,
+        running_worker(heartbeat_s=0.1, silence_s=1.2) as worker,
         open_gateway(worker) as gateway,
     ):
         (key,) = await gateway.start(spec(max_new_tokens=2000))

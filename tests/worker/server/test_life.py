@@ -22,6 +22,7 @@ from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.worker.v1.worker_service_pb2 import (
     DrainRequest,
+    DrainResponse,
     GenerateRequest,
     GetLoadRequest,
     GetModelInfoRequest,
@@ -62,22 +63,32 @@ async def test_model_info_and_load_say_what_is_served() -> None:
 
 async def test_the_drain_call_waits_for_what_runs() -> None:
     async with running_worker() as worker, open_gateway(worker) as gateway:
-        (key,) = await gateway.start(spec(max_new_tokens=1000))
+        (key,) = await gateway.start(spec(max_new_tokens=2000))
         await gateway.until(lambda: gateway.answer(key).token_ids)
-        early = await worker.stub.Drain(DrainRequest(), timeout=0.3)
+        early = await _drained_for_a_moment(worker)
         assert early.running == 1
         assert await health_of(worker) == NOT_SERVING
         (refused,) = await gateway.start(spec())
         record = (await gateway.ended_answer(refused)).terminal
         assert record.error_reason == ErrorReason.ERROR_REASON_DRAINING
-        done = await worker.stub.Drain(DrainRequest(), timeout=10)
+        done = await worker.stub.Drain(DrainRequest(), timeout=30)
         assert done.running == 0
-        assert len(gateway.answer(key).token_ids) >= 999
+        assert len(gateway.answer(key).token_ids) >= 1999
         assert (await worker.stub.Drain(DrainRequest(cancel=True))).running == 0
         await eventually(lambda: not worker.worker.drain.active)
         assert await health_of(worker) == SERVING
         (again,) = await gateway.start(spec())
         assert len((await gateway.ended_answer(again)).token_ids) == 8
+
+
+async def _drained_for_a_moment(worker: RunningWorker) -> DrainResponse:
+    """The answer of a call that ends before what runs; a standstill may be longer than its time."""
+    while True:
+        try:
+            return await worker.stub.Drain(DrainRequest(), timeout=0.3)
+        except grpc.aio.AioRpcError as exc:
+            if exc.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
 
 
 async def test_a_drain_past_its_grace_aborts_with_a_reason_and_the_gateway_hears_it() -> None:
@@ -102,7 +113,7 @@ async def test_stopping_at_once_still_delivers_the_records() -> None:
         await gateway.until(lambda: all(gateway.answer(key).token_ids for key in keys))
         began = asyncio.get_running_loop().time()
         await worker.app.stop()
-        assert asyncio.get_running_loop().time() - began < 3
+        assert asyncio.get_running_loop().time() - began < 10
         for key in keys:
             record = (await gateway.ended_answer(key)).terminal
             assert record.error_reason == ErrorReason.ERROR_REASON_DRAINING
