@@ -9,15 +9,26 @@ from weir_ratelimiter.domain.extension import Extension, extend
 from weir_ratelimiter.domain.shortfall import Shortfall
 from weir_ratelimiter.store.base import ExtendedReservation, Limits, Reserved
 from weir_ratelimiter.store.limit_state import limit_state
-from weir_ratelimiter.store.redis import calls, stored
+from weir_ratelimiter.store.redis import calls, scripts, stored
 from weir_ratelimiter.store.redis.fields import Fields, entries_held
 from weir_ratelimiter.store.redis.levels import ReadLevels
+from weir_ratelimiter.store.redis.server import Reply
 
 
 def levels_of(fields: Fields, told: bytes | Sequence[bytes | None]) -> ReadLevels:
     """The levels that a script read."""
     values = stored.values_from(told, fields)
     return ReadLevels(dict(zip(fields.fields, values, strict=True)))
+
+
+def reply_from(function: str, told: bytes) -> Reply:
+    """The reply that a function made one string of, which is far cheaper for the server.
+
+    That of Reserve is the time and the levels after an admission; that of End a whole end.
+    """
+    if function == scripts.RESERVE:
+        return [b"reserved", stored.time_from(told), (), told[stored.TIME_BYTES :]]
+    return [b"ended", stored.ended_ms_from(told), told]
 
 
 def replayed(command: ReserveCommand, value: bytes, lapsed: int) -> Reserved:

@@ -1,13 +1,14 @@
 """Asks the server, and asks again where the answer was that something else must be asked."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from weir_core.errors import Reason, WeirError
 from weir_ratelimiter.record import Record
 from weir_ratelimiter.store.redis import stored
+from weir_ratelimiter.store.redis.answers import reply_from
 from weir_ratelimiter.store.redis.call import Call
 from weir_ratelimiter.store.redis.fields import Fields
 from weir_ratelimiter.store.redis.moment import Moment, ServerTime
@@ -59,10 +60,19 @@ class Asker:
         raise self._unsettled("its answers come too late, or its clock does not keep step")
 
     async def run(self, call: Call) -> Reply:
-        """Answer to a call; its second part is the server's time."""
-        reply = await self._server.run(call.function, call.keys, call.arguments)
+        """Answer to a call; its second part is the server's time.
+
+        A server that turns out to need what was left out is called again, with everything.
+        """
+        reply = await self._reply(call, call.in_brief)
+        if reply[0] == b"brief":
+            reply = await self._reply(call, call.in_full)
         self._time.heard(reply[1])
         return reply
+
+    async def _reply(self, call: Call, arguments: Sequence[bytes]) -> Reply:
+        told = await self._server.run(call.function, call.keys, arguments)
+        return reply_from(call.function, told) if isinstance(told, bytes) else told
 
     def _unsettled(self, why: str) -> WeirError:
         return WeirError(

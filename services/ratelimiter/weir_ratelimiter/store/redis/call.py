@@ -1,5 +1,6 @@
 """One call of one function."""
 
+import hashlib
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,13 +14,41 @@ from weir_ratelimiter.store.redis.fields import Fields, shapes
 _encoder = msgspec.msgpack.Encoder()
 _MOST_IN_SHORT_HEAD = 15
 
+_DIGEST_BYTES = 16
+"""See `plans.lua`."""
+
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """One call of one function."""
+    """One call of one function: in brief, and what a server may ask for beyond that.
+
+    Attributes:
+        function: its name.
+        keys: what it may touch.
+        asked: its first argument.
+        plan: its second, of which the digest is sent; see `plan`. Empty: it has none.
+        others: its other arguments.
+        record: what a reservation is rebuilt from, its last one if it is sent in full.
+    """
 
     function: str
     keys: tuple[str, ...]
-    arguments: tuple[bytes, ...]
+    asked: bytes
+    plan: bytes = b""
+    others: tuple[bytes, ...] = ()
+    record: bytes = b""
+
+    @property
+    def in_brief(self) -> tuple[bytes, ...]:
+        """The arguments for a server that knows plan and reservation."""
+        if not self.plan:
+            return (self.asked, *self.others)
+        return (self.asked, _digest(self.plan), *self.others)
+
+    @property
+    def in_full(self) -> tuple[bytes, ...]:
+        """The arguments for one that does not; only of a call with a plan."""
+        told = (self.asked, _digest(self.plan) + self.plan, *self.others)
+        return (*told, self.record) if self.record else told
 
 
 def keys_of(tenant_id: str, reservation_id: str, fields: Fields) -> tuple[str, ...]:
@@ -58,6 +87,10 @@ def doubles(numbers: Sequence[int]) -> bytes:
 @lru_cache(maxsize=256)
 def _doubles(number: int) -> struct.Struct:
     return struct.Struct(f"<{number}d")
+
+
+def _digest(packed: bytes) -> bytes:
+    return hashlib.blake2b(packed, digest_size=_DIGEST_BYTES).digest()
 
 
 def plan(fields: Fields, limits: Sequence[Limit | None]) -> bytes:

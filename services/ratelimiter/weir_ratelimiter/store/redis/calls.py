@@ -59,11 +59,11 @@ def reserve(
     )
     keys = keys_of(command.subject.tenant_id, command.id, fields)
     template = string(template_of(admit(command, UNDECIDED, 0)))
-    arguments = [asked, plan(fields, limits), doubles(amounts), template]
+    others = [doubles(amounts), template]
     if not asks_all:
         held = [amount for amount in amounts if amount]
-        arguments += (doubles(held), string(fields.names_of_asked))
-    return Call(scripts.RESERVE, keys, tuple(arguments))
+        others += (doubles(held), string(fields.names_of_asked))
+    return Call(scripts.RESERVE, keys, asked, plan(fields, limits), tuple(others))
 
 
 def demanded(command: ReserveCommand, now_ms: int) -> Fields:
@@ -87,7 +87,7 @@ def look(tenant_id: str, limits: Sequence[Limit], fields: Fields, moment: Moment
     by_key = {limit.key: limit for limit in limits}
     ordered = [by_key[entry.key] for entry in fields.entries]
     asked = row(moment.override_ms, not_before, not_after)
-    return Call(scripts.LOOK, keys_of(tenant_id, "", fields), (asked, plan(fields, ordered)))
+    return Call(scripts.LOOK, keys_of(tenant_id, "", fields), asked, plan(fields, ordered))
 
 
 def shorten(reservation: Reservation, moment: Moment) -> Call:
@@ -97,7 +97,7 @@ def shorten(reservation: Reservation, moment: Moment) -> Call:
     asked = row(moment.override_ms, reservation.id, LONGEST_TTL_MS)
     keys = keys_of(tenant_id, reservation.id, fields)
     nothing_known = [None] * len(fields.entries)
-    return Call(scripts.SHORTEN, keys, (asked, plan(fields, nothing_known)))
+    return Call(scripts.SHORTEN, keys, asked, plan(fields, nothing_known))
 
 
 def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment, *, at_least: bool) -> Call:
@@ -110,7 +110,7 @@ def seed(hash_key: str, moves: Sequence[WindowMove], moment: Moment, *, at_least
         [field_of(move.key, Kind.WINDOW) + "@" for move in moves],
         int(at_least),
     )
-    return Call(scripts.SEED, (hash_key,), (asked,))
+    return Call(scripts.SEED, (hash_key,), asked)
 
 
 def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment) -> Call:
@@ -133,7 +133,8 @@ def adjust(adjustment: Adjustment, place: str, remember_ms: int, moment: Moment)
         keyspace.grant_key(place, tenant_id, adjustment.id),
         keyspace.outbox_key(keyspace.shard_of(place)),
     )
-    return Call(scripts.ADJUST, keys, (asked, _pack(event_of(adjustment, 0, 0))))
+    template = _pack(event_of(adjustment, 0, 0))
+    return Call(scripts.ADJUST, keys, asked, others=(template,))
 
 
 def _window_id(limit: Limit, now_ms: int) -> str:

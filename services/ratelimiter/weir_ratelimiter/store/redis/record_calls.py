@@ -134,4 +134,4 @@ def _call(function: str, asked: bytes, record: Record, fields: Fields, limits: L
     keys = keys_of(record.subject.tenant_id, record.id, fields)
     template = template_of(record.rebuilt(0))
     rebuilt = row(record.ttl_ms, record.output_tokens, fields.amounts, template)
-    return Call(function, keys, (asked, plan(fields, fields.limits(limits)), rebuilt))
+    return Call(function, keys, asked, plan(fields, fields.limits(limits)), record=rebuilt)

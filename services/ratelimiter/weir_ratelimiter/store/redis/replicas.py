@@ -19,7 +19,8 @@ class RedisReplicas:
 
     async def beat(self) -> int:
         """See `Replicas`."""
-        (live,) = await self._server.run(BEAT, [REPLICAS_KEY], [self._id.encode()])
+        reply = await self._server.run(BEAT, [REPLICAS_KEY], [self._id.encode()])
+        (live,) = reply
         return int(live)
 
     async def close(self) -> None:

@@ -72,7 +72,9 @@ class RedisServer:
         except ValueError as error:
             raise StartupError(f"`store` is not a URL of Redis: {error}") from error
 
-    async def run(self, function: str, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
+    async def run(
+        self, function: str, keys: Sequence[str], arguments: Sequence[bytes]
+    ) -> Reply | bytes:
         """Call a function that may be called twice with the same outcome.
 
         A server that does not know the library is given it. Where it is not known whether a call
@@ -127,7 +129,9 @@ class RedisServer:
             raise unavailable(self.address, error) from error
         return answers
 
-    async def _run(self, function: str, keys: Sequence[str], arguments: Sequence[bytes]) -> Reply:
+    async def _run(
+        self, function: str, keys: Sequence[str], arguments: Sequence[bytes]
+    ) -> Reply | bytes:
         keys = [self._prefix + key for key in keys] if self._prefix else keys
         run = await self._runner(keys[0])
         call = ("FCALL", function, len(keys), *keys, *arguments)
@@ -138,7 +142,7 @@ class RedisServer:
                 raise
             await run("FUNCTION LOAD", "REPLACE", LIBRARY.source)
             reply = await run(*call)
-        answer: Reply = reply
+        answer: Reply | bytes = reply
         return answer
 
     async def _runner(self, key: str) -> Callable[..., Awaitable[Any]]:

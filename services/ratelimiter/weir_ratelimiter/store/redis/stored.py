@@ -54,6 +54,7 @@ class LeaseView(msgspec.Struct, frozen=True):
 
 NOBODY = LeaseView(0, 0, 0, 0)
 
+_time_row = struct.Struct("<d")
 _bucket_row = struct.Struct("<7d")
 _reservation_row = struct.Struct("<12d")
 _settlement_row = struct.Struct("<11d")
@@ -62,6 +63,11 @@ _hold_row = struct.Struct("<d")
 _summary_row = struct.Struct("<3d")
 _lapses_row = struct.Struct("<2d")
 _event_row = struct.Struct("<12d")
+
+TIME_BYTES = _time_row.size
+
+_ENDED_AT = _reservation_row.size + 9 * TIME_BYTES
+"""Where the time is in a settlement that follows no amounts."""
 
 _WIDTHS = {
     Kind.BUCKET: _bucket_row.size,
@@ -110,6 +116,16 @@ def reservation_from(value: bytes) -> Reservation:
         lifecycle=_text(row.lifecycle),
         settlement=settlement,
     )
+
+
+def time_from(value: bytes) -> int:
+    """The time that a value begins with."""
+    return _whole(_time_row, value)[0]
+
+
+def ended_ms_from(value: bytes) -> int:
+    """When a reservation that can change no more was ended."""
+    return _whole(_time_row, value, _ENDED_AT)[0]
 
 
 def event_from(value: bytes) -> LedgerEvent:

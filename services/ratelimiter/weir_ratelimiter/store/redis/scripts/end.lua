@@ -10,6 +10,9 @@ local override, mode, id, remember, is_own_epoch, tells, admitted_ms, prompt, re
   is_reported, reported_prompt, reported_cached, reported_output, quality, outcome,
   input_price, cached_price, output_price, lifecycle = unpack_all(ARGV[1])
 local plan = plan_of(ARGV[2])
+if not plan then
+  return BRIEF
+end
 local kinds, resources, count = plan.kinds, plan.resources, plan.count
 
 local now = clock(override)
@@ -21,6 +24,9 @@ if not stored then
   end
   if is_own_epoch == 1 and admitted_ms <= now - remember then
     return { 'forgotten', now }
+  end
+  if not ARGV[3] then
+    return BRIEF
   end
   stored = rebuild(KEYS, plan, id, admitted_ms, ARGV[3], now)
 end
@@ -70,21 +76,15 @@ end
 
 -- By resource: requests, tokens, input and output tokens, two that only leases count, cost. What
 -- a hold counts is not charged.
-local charge_for = {
-  charged_requests,
-  min(charged_prompt + charged_output, MOST),
-  charged_prompt,
-  charged_output,
-  0,
-  0,
-  min((charged_prompt - charged_cached) * input_price
-    + charged_cached * cached_price + charged_output * output_price, MOST),
-}
+charge_for[1], charge_for[2] = charged_requests, min(charged_prompt + charged_output, MOST)
+charge_for[3], charge_for[4] = charged_prompt, charged_output
+charge_for[7] = min((charged_prompt - charged_cached) * input_price
+  + charged_cached * cached_price + charged_output * output_price, MOST)
 
 local values = read_fields(KEYS, plan)
 local is_final = state == SETTLED
 local fields, own, own_puts, all_puts = plan.fields, plan.own, 0, 0
-local charges = {}
+local charges = is_final and NONE or {}
 for i = 1, count do
   local kind, amount, value, charged = kinds[i], amounts[i], values[i], -1
   local changed = false
@@ -185,4 +185,8 @@ else
   call('DEL', KEYS[2])
 end
 write_puts(KEYS, own_puts, all_puts)
+-- A string is far cheaper to tell than a table; this one says `now`, too.
+if is_final and remember > 0 then
+  return stored
+end
 return { 'ended', now, stored }

@@ -6,6 +6,9 @@ local override, id, remember, is_own_epoch, admitted_ms, output_price,
   prompt_done, cached_done, output_done, additional, dispatched, may_owe, new_ttl, most_output,
   lifecycle = unpack_all(ARGV[1])
 local plan = plan_of(ARGV[2])
+if not plan then
+  return BRIEF
+end
 local kinds, resources = plan.kinds, plan.resources
 
 local now = clock(override)
@@ -14,6 +17,9 @@ local stored = call('GET', KEYS[2])
 if not stored then
   if is_own_epoch == 1 and admitted_ms <= now - remember then
     return { 'forgotten', now }
+  end
+  if not ARGV[3] then
+    return BRIEF
   end
   stored = rebuild(KEYS, plan, id, admitted_ms, ARGV[3], now)
 end

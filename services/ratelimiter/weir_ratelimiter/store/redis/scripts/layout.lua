@@ -78,6 +78,12 @@ end
 -- is left from earlier calls.
 local puts, places_of_leases, afterwards = {}, {}, {}
 
+-- A table that stays empty.
+local NONE = {}
+
+-- What an end charges by resource, likewise made once.
+local charge_for = { 0, 0, 0, 0, 0, 0, 0 }
+
 -- Writes `puts`: the first `own` of them are the tenant's, those up to `all` of the shared hash.
 local function write_puts(KEYS, own, all)
   if own > 0 then

@@ -2,6 +2,9 @@
 
 local override, not_before, not_after = unpack_all(ARGV[1])
 local plan = plan_of(ARGV[2])
+if not plan then
+  return BRIEF
+end
 local now = clock(override)
 if now < not_before or now >= not_after then
   return { 'moment', now }

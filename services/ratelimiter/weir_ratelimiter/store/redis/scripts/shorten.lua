@@ -2,6 +2,9 @@
 
 local override, id, longest = unpack_all(ARGV[1])
 local plan = plan_of(ARGV[2])
+if not plan then
+  return BRIEF
+end
 local now = clock(override)
 
 local stored = call('GET', KEYS[2])
