@@ -16,6 +16,7 @@ from weir_gateway.flow.admission import Admission
 from weir_gateway.flow.front_desk import FrontDesk
 from weir_gateway.flow.keeping import Keeping
 from weir_gateway.flow.trail import Keep, Trail, begin_trail, trail_for
+from weir_gateway.flow.turns import Turns
 from weir_gateway.intake.generation_request import GenerationRequest
 from weir_gateway.intake.preparer import Preparer
 from weir_gateway.metrics import GatewayMetrics
@@ -61,6 +62,7 @@ class Reception:
         self._clock = clock
         self._keep = keep
         self._most_s = most_s
+        self._turns = Turns()
 
     def authenticate(self, authorization: str | None) -> Caller:
         """The caller of an `Authorization` header; the call has its id from here on.
@@ -130,7 +132,7 @@ class Reception:
         complete: Completion | None = None,
         keeping: Keeping | None = None,
     ) -> Admission:
-        """Checks the rate before anything else, then the form, then the limits.
+        """Checks the rate before anything else, then the form, then the limits; bursts in parts.
 
         Args:
             caller: who asks.
@@ -178,6 +180,7 @@ class Reception:
         keeping: Keeping | None,
     ) -> Admission:
         try:
+            await self._turns.take()
             large = size > _MOST_ON_LOOP
             request = await asyncio.to_thread(parse) if large else parse()
             if complete is not None:
