@@ -1,12 +1,15 @@
 """SQLite or PostgreSQL behind the same statements."""
 
+import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from sqlalchemy import URL, Connection, Table, event
 from sqlalchemy.dialects.postgresql.dml import Insert as PostgresInsert
+from sqlalchemy.dialects.sqlite.aiosqlite import AsyncAdapt_aiosqlite_connection
 from sqlalchemy.dialects.sqlite.dml import Insert as SqliteInsert
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -17,6 +20,7 @@ _CONNECT_S = 5.0
 _POOL_S = 10.0
 # A wait for another writer of SQLite cannot be cut short: it ends before callers give up.
 _BUSY_S = 3.0
+_LOOK_S = 0.01
 
 
 def open_engine(url: URL) -> AsyncEngine:
@@ -62,14 +66,31 @@ async def snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
             yield connection
 
 
-def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+def _prepare_sqlite(connection: AsyncAdapt_aiosqlite_connection, _: ConnectionPoolEntry) -> None:
     # The driver would begin late and never for a SELECT: a read must be of one moment.
     connection.isolation_level = None
+    connection.run_async(_keep_log)
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
     # Whoever was answered may forget what it has told: it is on the disk by then.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
+
+
+async def _keep_log(driver: Any) -> None:
+    """Write-ahead logging, also of a new file that another process writes to as it begins.
+
+    SQLite does not wait then as it does for every other lock: it refuses at once.
+    """
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + _BUSY_S
+    while True:
+        try:
+            await driver.execute_fetchall("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or loop.time() >= ends_at:
+                raise
+        await asyncio.sleep(_LOOK_S)
 
 
 def _begin_sqlite(connection: Connection) -> None:
