@@ -48,3 +48,18 @@ def test_a_breaker_says_when_it_lets_one_try() -> None:
         bench.fail(bench.out.dispatches[-1])
         bench.end(bench.out.dispatches[-1], failed=True)
     assert reason(bench).startswith("its last attempts failed; one is tried in ")
+
+
+def test_a_lost_worker_is_forgotten_once_another_has_its_address() -> None:
+    bench = Bench()
+    bench.worker("w1", address="10.0.0.1:7000")
+    bench.scheduler.worker_disconnected("w1")
+    bench.advance(6 * SECOND)
+    assert reason(bench) == "nothing was heard of it for 5.0 s"
+    bench.worker("w2", address="10.0.0.1:7000")
+    assert the_worker(bench).info.worker_id == "w2"
+    # Of one that had not been lost yet, what it had to do has gone to the newer one.
+    bench.enqueue("r1")
+    bench.worker("w3", address="10.0.0.1:7000")
+    assert the_worker(bench).info.worker_id == "w3"
+    assert bench.out.dispatches[-1].key.number == 2

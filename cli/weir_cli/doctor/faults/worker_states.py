@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from weir.gateway.v1.history_service_pb2 import WorkerSample
+from weir_cli.doctor.departures import departed
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.fault import fault
 from weir_cli.doctor.finding import Finding
@@ -16,8 +17,11 @@ class WorkerStates:
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """See `Fault`."""
+        gone = departed(evidence)
         for worker in evidence.workers:
             view = worker.view
+            if view.registration.worker_id in gone:
+                continue
             if view.state in ("suspect", "lost"):
                 yield _finding(worker, view.state, view.state_reason or "its reports do not come")
             elif (age_s := view.load.step_age.ToMicroseconds() / 1e6) > FROZEN_S:

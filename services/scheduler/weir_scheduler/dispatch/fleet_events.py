@@ -141,10 +141,15 @@ class FleetEvents:
 
     def _replace_at_address(self, info: WorkerInfo) -> None:
         """Two processes cannot listen on one address: the older one is dead."""
-        for other in self._state.fleet:
-            same = other.info.address == info.address and not other.lost
-            if same and other.info.worker_id != info.worker_id:
+        for other in list(self._state.fleet):
+            worker_id = other.info.worker_id
+            if other.info.address != info.address or worker_id == info.worker_id:
+                continue
+            if not other.lost:
                 self.lose(other, f"worker {info.worker_id} took over its address")
+            # It cannot come back, so nobody has to know what it was told to give up.
+            self._state.timers.cancel(TimerKind.FORGET_WORKER, worker_id)
+            self._state.fleet.remove(worker_id)
 
     def _reconcile(self, worker: Worker, running: list[AttemptKey]) -> None:
         """Aborts what was given up meanwhile, and repeats orders that may have been lost."""
