@@ -68,13 +68,16 @@ async def test_a_stream_that_has_begun_ends_with_a_reason_and_is_charged_once(
 ) -> None:
     async with pair.inference() as stub:
         call = stub.Generate(_request(pair, 400), metadata=pair.metadata("told"), timeout=60)
-        request_id, seen = "", 0
+        request_id, seen, killed = "", 0, 0.0
         with pytest.raises(grpc.aio.AioRpcError) as caught:  # noqa: PT012
             async for response in call:
                 request_id = request_id or response.accepted.request_id
                 before, seen = seen, seen + len(response.delta.token_ids)
                 if before < 3 <= seen:
                     await _kill_holder(pair)
+                    killed = asyncio.get_running_loop().time()
+        # At once: a process that has ended is not asked again and again for its record.
+        assert asyncio.get_running_loop().time() - killed < 2.5
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
         assert "worker" in (caught.value.details() or "")
         record = await _record(pair, request_id)

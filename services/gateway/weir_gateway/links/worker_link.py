@@ -21,6 +21,7 @@ from weir_core.errors.status import from_rpc_error
 from weir_core.rpc.framed import FramedOptions, FramedStream, FramedWriter
 from weir_core.telemetry.logs import get_logger
 from weir_gateway.flow.ports import AttemptListener
+from weir_gateway.links.liveness import refuses
 
 _log = get_logger(__name__)
 
@@ -37,6 +38,7 @@ class WorkerLink:
     Args:
         channel: to the worker, carrying the cluster secret; closed with the link.
         worker_id: whose it is.
+        address: host:port that the channel goes to.
         gateway_id: stable id of this process.
         on_gone: called once when the stream is lost.
         options: bounds of the stream.
@@ -47,11 +49,13 @@ class WorkerLink:
         channel: grpc.aio.Channel,
         *,
         worker_id: str,
+        address: str,
         gateway_id: str,
         on_gone: Callable[["WorkerLink"], None],
         options: FramedOptions | None = None,
     ) -> None:
         self.worker_id = worker_id
+        self._address = address
         self._channel = channel
         self._stub = WorkerServiceStub(channel)
         self._gateway_id = gateway_id
@@ -110,7 +114,7 @@ class WorkerLink:
     ) -> TerminalRecord | None:
         """The record of an attempt whose stream is lost; None when nobody has it any more.
 
-        Takes 3 s at most.
+        Takes 3 s at most, and no time to speak of where the worker's process has ended.
         """
         loop = asyncio.get_running_loop()
         gives_up_at = loop.time() + _RECOVER_S
@@ -120,7 +124,7 @@ class WorkerLink:
                 response = await self._stub.Abort(request, timeout=min(left, _RECOVER_CALL_S))
             except grpc.aio.AioRpcError as error:
                 told = from_rpc_error(error, unavailable_as=Reason.WORKER_LOST)
-                if told.reason is not Reason.WORKER_LOST:
+                if told.reason is not Reason.WORKER_LOST or await refuses(self._address):
                     return None
                 await asyncio.sleep(0.2)
             else:

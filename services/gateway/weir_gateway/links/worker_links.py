@@ -68,6 +68,7 @@ class WorkerLinks:
             link = self._links[worker_id] = WorkerLink(
                 self._open_channel(address),
                 worker_id=worker_id,
+                address=address,
                 gateway_id=self._gateway_id,
                 on_gone=self._on_gone,
                 options=self._options,
