@@ -231,7 +231,8 @@ async def running_gateway(
         "directory_file": str(directory),
         "directory_poll_s": 3600.0,
         "cluster_token": TOKEN,
-        "abort_wait_s": 1.0,
+        "abort_wait_s": 5.0,
+        "limiter_timeout_s": 5.0,
         "scheduler_wait_s": 5.0,
     }
     if tls is not None:

@@ -81,7 +81,8 @@ async def gateway_beside(
         "directory_file": str(first.directory),
         "directory_poll_s": 3600.0,
         "cluster_token": TOKEN,
-        "abort_wait_s": 1.0,
+        "abort_wait_s": 5.0,
+        "limiter_timeout_s": 5.0,
     }
     registry = registry or create_registry()
     telemetry = Telemetry(tracing=Tracing("gateway"), registry=registry)

@@ -80,7 +80,7 @@ async def test_cancelling_ends_it_and_charges_what_ran(gateway: Gateway) -> None
     client = gateway.openai()
     begun = await client.responses.create(model=MODEL, input="hi", background=True)
     await eventually(lambda: gateway.worker.tokens == 2)
-    assert (await client.responses.retrieve(begun.id)).status == "in_progress"
+    await when(gateway, begun.id, "in_progress")
     ended = await client.responses.cancel(begun.id)
     assert ended.status == "cancelled"
     assert ended.usage is not None

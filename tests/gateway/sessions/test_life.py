@@ -15,6 +15,7 @@ from weir_core.errors import Reason, WeirError
 from weir_gateway.caller.caller import Caller
 from weir_gateway.flow.request_records import RequestRecords
 from weir_gateway.intake.generation_request import GenerationRequest
+from weir_gateway.sessions import use_writer
 from weir_gateway.sessions.room import SessionRoom
 from weir_gateway.sessions.session import Session
 from weir_gateway.state.database import StateDatabase
@@ -143,6 +144,8 @@ async def test_many_new_conversations_share_a_transaction(
         await ensure_all(some)
 
     monkeypatch.setattr(store, "ensure_all", counted)
+    # Else a conversation that waits longer for the busy machine goes on without being written.
+    monkeypatch.setattr(use_writer, "_MAKE_S", 20.0)
     room.start()
     try:
         requests = [

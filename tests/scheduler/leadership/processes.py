@@ -32,7 +32,7 @@ from weir_core.errors.status import from_rpc_error
 from weir_core.rpc.channel import ServiceChannel, open_channel
 from weir_scheduler.leadership.lease_record import LeaseRecord, LeaseState
 
-TTL_S = 2.0
+TTL_S = 4.0
 KEY = "weir:scheduler:leader"
 _START_S = 60.0
 

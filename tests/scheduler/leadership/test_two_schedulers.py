@@ -119,7 +119,7 @@ async def test_a_store_that_forgets_costs_no_lead(tmp_path: Path) -> None:
                 await asyncio.to_thread(server.restart, empty=empty)
                 await _passes(1.5, gateway)
             assert await _refusal(active) is None
-            assert "held" in str(server.client().get("weir:scheduler:leader"))
+            await eventually(lambda: "held" in str(server.client().get("weir:scheduler:leader")))
 
 
 async def the_active_one(among: Sequence[LiveScheduler]) -> LiveScheduler:
