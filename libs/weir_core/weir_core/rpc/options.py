@@ -33,10 +33,12 @@ _SERVER: Mapping[str, int] = {
     "grpc.so_reuseport": 0,
 }
 
-# The defaults wait up to 120 s before a restarted peer is tried again.
+# The defaults wait up to 120 s before a restarted peer is tried again. The smallest of them is
+# also how long one attempt to connect may take: a peer that got no processor for a second or two
+# is there.
 _RECONNECT: Mapping[str, int] = {
     "grpc.initial_reconnect_backoff_ms": 100,
-    "grpc.min_reconnect_backoff_ms": 1_000,
+    "grpc.min_reconnect_backoff_ms": 3_000,
     "grpc.max_reconnect_backoff_ms": 2_000,
 }
 
