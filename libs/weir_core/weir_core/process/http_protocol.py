@@ -1,9 +1,11 @@
 """uvicorn's HTTP protocol with the two bounds that it lacks: on the size and time of a head."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from weir_core.process.joined_transport import JoinedTransport
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 30.0
@@ -21,10 +23,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_open = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._joined: JoinedTransport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A connection that never says anything is closed like one that never ends its head."""
-        super().connection_made(transport)
+        self._joined = JoinedTransport(transport, self.loop)
+        super().connection_made(cast("asyncio.Transport", self._joined))
         self._open_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -48,8 +52,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head has ended."""
+        """The head has ended; a response is to begin."""
         self._close_head()
+        self._joined.hold()
         super().on_headers_complete()
 
     def _open_head(self) -> None:
