@@ -55,6 +55,10 @@ _NO_KEY = re.compile(r"(?:req_)?[0-9a-f]*|[0-9TZ:.+-]*|[\w-]{0,15}", re.ASCII)
 _WORD = re.compile(r"[\w.:/@+=,\[\]<>()#*-]{0,120}", re.ASCII)
 # Reasons and names of types.
 _CODE = re.compile(r"[A-Za-z_][\w.]{0,99}", re.ASCII)
+# Names of tenants, models and workers come again with every line; only what holds no key is kept.
+_KNOWN_CLEAN: set[str] = set()
+_MOST_KNOWN = 4_096
+_LONGEST_KNOWN = 64
 
 
 def redact(fields: Mapping[str, object]) -> dict[str, object]:
@@ -64,11 +68,13 @@ def redact(fields: Mapping[str, object]) -> dict[str, object]:
 
 def mask_keys(text: str) -> str:
     """`text` with everything that looks like a credential masked, cut at 2,000 characters."""
-    if len(text) <= _MAX_TEXT and _NO_KEY.fullmatch(text):
+    if text in _KNOWN_CLEAN or (len(text) <= _MAX_TEXT and _NO_KEY.fullmatch(text)):
         return text
     masked = _KEY_LIKE.sub(MASK, text)
     if "=" in masked:
         masked = _PARAMETER.sub(rf"\1{MASK}", masked)
+    if len(text) <= _LONGEST_KNOWN and masked == text:
+        _keep_clean(text)
     return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]}..."
 
 
@@ -83,6 +89,12 @@ def foreign_word(value: object) -> object:
 def code_word(text: str) -> str:
     """`text` where it is a reason or the name of a type, as the description of a status is."""
     return text if _CODE.fullmatch(text) else MASK
+
+
+def _keep_clean(text: str) -> None:
+    if len(_KNOWN_CLEAN) >= _MOST_KNOWN:
+        _KNOWN_CLEAN.clear()
+    _KNOWN_CLEAN.add(text)
 
 
 @lru_cache(maxsize=4_096)
