@@ -89,6 +89,8 @@ def _common_beginning(one: str, other: str) -> str:
 
 
 def _name(chat: Chat) -> bytes:
+    if not chat.messages and not chat.tools:
+        return b""
     parts = [[message.role, message.name, message.content] for message in chat.messages]
     text = json.dumps([parts, [dict(tool) for tool in chat.tools]])
     return hashlib.sha256(text.encode()).digest()
