@@ -13,10 +13,9 @@ local function wake()
   floor, fmod, min, max = math.floor, math.fmod, math.min, math.max
 end
 
--- A whole number in digits.
+-- A whole number in digits. A concatenation would write it as a float, for twice the price.
 local function whole(number)
-  -- A concatenation keeps 14 digits, and costs half of a format.
-  return number < 1e14 and number .. '' or string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- Unix milliseconds, read once in a call: TIME moves while a function runs.
