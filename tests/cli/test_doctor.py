@@ -89,6 +89,36 @@ def test_a_fault_is_told_first_and_alone(cause: str) -> None:
     assert told.findings[0].remedy
 
 
+def _idle_at_zero(sample: HistorySample) -> None:
+    sample.pools[0].status.live_workers = 0
+    sample.pools[0].min_workers = 0
+    del sample.workers[:]
+
+
+def test_a_pool_that_may_have_no_worker_is_ill_only_while_something_waits() -> None:
+    evidence = _evidence(_idle_at_zero, requests=0)
+    assert examine(evidence).findings == []
+    for sample in evidence.recent.samples:
+        sample.pools[0].status.queues.add().waiting = 3
+    (told,) = examine(evidence).findings
+    assert told.cause == "no_worker"
+    assert told.evidence == (
+        "no worker of model m takes work, of 0 that are known; 3 requests wait for one",
+        "`min_workers` is 0 of pool main",
+    )
+    assert "`min_workers` of the pool, now 0" in told.remedy
+
+
+def test_a_pool_that_must_have_a_worker_is_ill_without_one() -> None:
+    evidence = _evidence(_idle_at_zero, requests=0)
+    for sample in evidence.recent.samples:
+        sample.pools[0].min_workers = 1
+    assert [one.cause for one in examine(evidence).findings] == ["no_worker"]
+    for sample in evidence.recent.samples:
+        sample.pools[0].ClearField("min_workers")
+    assert [one.cause for one in examine(evidence).findings] == ["no_worker"]
+
+
 @pytest.mark.parametrize("cause", ["scheduler_away", "ratelimiter_away", "worker_suspect"])
 def test_what_one_look_alone_saw_is_no_fault_yet(cause: str) -> None:
     evidence = _evidence()
@@ -259,6 +289,7 @@ def _sample(second: int, *, requests: int = 4, ttft: float = 0.1) -> HistorySamp
     flow.ttft.CopyFrom(_tally([ttft] * requests))
     flow.prefill_time.CopyFrom(_tally([ttft] * requests))
     sample.pools.add().status.model = "m"
+    sample.pools[0].status.pool = "main"
     sample.pools[0].status.live_workers = 1
     worker = sample.workers.add()
     worker.view.state = "ready"

@@ -65,7 +65,8 @@ class FakeScheduler(SchedulerServiceServicer):
     async def GetScalingSignals(
         self, request: sched.GetScalingSignalsRequest, context: Any
     ) -> sched.GetScalingSignalsResponse:
-        return sched.GetScalingSignalsResponse()
+        pool = sched.PoolScaling(model=self.model, min_workers=0, max_workers=4)
+        return sched.GetScalingSignalsResponse(pools=[pool])
 
     async def ListWorkers(
         self, request: sched.ListWorkersRequest, context: Any

@@ -40,6 +40,9 @@ async def test_it_counts_requests_to_the_token(tmp_path: Any, settings: dict[str
         )
         assert [one.outcome for one in flow.ended] == ["ok"]
         told = await _history(gateway, _ADMIN)
+        (pool,) = next(sample.pools for sample in told.samples if sample.pools)
+        assert pool.HasField("min_workers")
+        assert pool.min_workers == 0
         refusals = [one for sample in told.samples for f in sample.flows for one in f.refused]
         assert sum(one.count for one in refusals) == 1
 

@@ -144,11 +144,14 @@ class FarReader:
 def _pools(
     statuses: Iterable[scheduler.PoolStatus], scalings: Iterable[scheduler.PoolScaling]
 ) -> list[PoolSample]:
-    signals = {(one.model, one.pool): one.signals for one in scalings}
-    return [
-        PoolSample(status=status, signals=signals.get((status.model, status.pool)))
-        for status in statuses
-    ]
+    known = {(one.model, one.pool): one for one in scalings}
+    return [_pool(status, known.get((status.model, status.pool))) for status in statuses]
+
+
+def _pool(status: scheduler.PoolStatus, scaling: scheduler.PoolScaling | None) -> PoolSample:
+    if scaling is None:
+        return PoolSample(status=status)
+    return PoolSample(status=status, signals=scaling.signals, min_workers=scaling.min_workers)
 
 
 def _why(error: BaseException) -> str:

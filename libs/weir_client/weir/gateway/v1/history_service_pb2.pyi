@@ -421,6 +421,9 @@ class PoolSample(_message.Message):
 
     STATUS_FIELD_NUMBER: _builtins.int
     SIGNALS_FIELD_NUMBER: _builtins.int
+    MIN_WORKERS_FIELD_NUMBER: _builtins.int
+    min_workers: _builtins.int
+    """The fewest workers that its policy allows; 0: an idle pool may end all. Absent: not known yet."""
     @_builtins.property
     def status(self) -> _scheduler_service_pb2.PoolStatus: ...
     @_builtins.property
@@ -432,12 +435,15 @@ class PoolSample(_message.Message):
         *,
         status: _scheduler_service_pb2.PoolStatus | None = ...,
         signals: _scheduler_service_pb2.ScalingSignals | None = ...,
+        min_workers: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["signals", b"signals", "status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_workers", b"_min_workers", "min_workers", b"min_workers", "signals", b"signals", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signals", b"signals", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_workers", b"_min_workers", "min_workers", b"min_workers", "signals", b"signals", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__min_workers: _TypeAlias = _typing.Literal["min_workers"]  # noqa: Y015
+    _WhichOneofArgType__min_workers: _TypeAlias = _typing.Literal["_min_workers", b"_min_workers"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_workers) -> _WhichOneofReturnType__min_workers | None: ...
 
 Global___PoolSample: _TypeAlias = PoolSample  # noqa: Y015
 
