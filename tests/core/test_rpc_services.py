@@ -27,7 +27,8 @@ from weir_core.telemetry.span_context import (
     current_traceparent,
     traceparent_of,
 )
-from weir_core.telemetry.tracing import Tracing, setup_tracing
+from weir_core.telemetry.tracing import Tracing
+from weir_core.telemetry.tracing_setup import setup_tracing
 
 REAL = "weir.worker.v1.WorkerService"
 

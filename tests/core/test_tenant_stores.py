@@ -18,7 +18,8 @@ from weir_core.telemetry import names
 from weir_core.telemetry.context import bind_request
 from weir_core.telemetry.logs import get_logger, setup_logs
 from weir_core.telemetry.redaction import MASK
-from weir_core.telemetry.tracing import Tracing, setup_tracing
+from weir_core.telemetry.tracing import Tracing
+from weir_core.telemetry.tracing_setup import setup_tracing
 
 PROMPT = "my diagnosis is confidential"
 KEY = "wr_live_ab12cd34ef56_0123456789abcdefghijABCDEFGHIJ0123XYZ"

@@ -28,7 +28,8 @@ from weir_core.rpc.channel import open_channel
 from weir_core.rpc.framed import FramedOptions
 from weir_core.rpc.interceptors import MetricsInterceptor, default_interceptors
 from weir_core.rpc.server import create_server
-from weir_core.telemetry.tracing import Tracing, setup_tracing
+from weir_core.telemetry.tracing import Tracing
+from weir_core.telemetry.tracing_setup import setup_tracing
 from weir_gateway.links.account_stream import AccountStream, NotCarried
 from weir_gateway.links.limiter import Limiter
 from weir_ratelimiter.multiplex import AccountStreams

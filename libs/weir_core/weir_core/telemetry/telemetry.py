@@ -9,7 +9,8 @@ from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind
 from weir_core.telemetry.logs import setup_logs
 from weir_core.telemetry.metrics import create_registry
-from weir_core.telemetry.tracing import Tracing, setup_tracing
+from weir_core.telemetry.tracing import Tracing
+from weir_core.telemetry.tracing_setup import setup_tracing
 from weir_core.telemetry.uncaught import log_uncaught
 
 

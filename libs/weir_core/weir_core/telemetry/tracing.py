@@ -29,7 +29,6 @@ from opentelemetry.trace import (
 from weir_core.telemetry.error_budget import ErrorBudget
 from weir_core.telemetry.error_kind import ErrorKind
 from weir_core.telemetry.linked_ratio import LinkedRatio
-from weir_core.telemetry.otlp_export import OtlpSpans
 from weir_core.telemetry.recorded_span import RecordedSpan
 from weir_core.telemetry.span_context import span_context_of, traceparent_of, unrecorded_span
 from weir_core.telemetry.span_redaction import (
@@ -253,30 +252,6 @@ class Tracing:
         trace_id = random.getrandbits(128) or 1
         taken = self._gate is not None and self._sampler.takes(trace_id, name, links)
         return SpanContext(trace_id, span_id, False, _RECORDED if taken else _NOT_RECORDED)
-
-
-def setup_tracing(
-    service: str,
-    *,
-    endpoint: str = "",
-    tenant_endpoints: Mapping[str, str] | None = None,
-    sample_ratio: float = 1.0,
-    instance: str = "",
-    errors: ErrorBudget | None = None,
-) -> Tracing:
-    """Tracing that exports over OTLP/gRPC to `endpoint`, or to nowhere when that is empty.
-
-    Spans of the tenants in `tenant_endpoints` go to their own alone. An `http://` endpoint, or
-    one without scheme, is plain text; `https://` is TLS.
-    """
-    return Tracing(
-        service,
-        processor=OtlpSpans(endpoint) if endpoint else None,
-        tenants={tenant: OtlpSpans(url) for tenant, url in (tenant_endpoints or {}).items()},
-        sample_ratio=sample_ratio,
-        instance=instance,
-        errors=errors,
-    )
 
 
 def _target(target: Target) -> SpanTarget:
