@@ -25,7 +25,7 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 32 * 1024),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 3_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 65_536),
