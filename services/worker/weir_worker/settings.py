@@ -78,7 +78,12 @@ class WorkerSettings(ServiceSettings):
         256, ge=1, le=65_536, description="attempts in this worker at once, waiting ones included"
     )
     block_size: int = Field(16, description="tokens of a KV block: 16, 32, 64, 128 or 256")
-    num_blocks: int | None = Field(None, ge=1, description="KV blocks; none: by kv_memory_bytes")
+    num_blocks: int | None = Field(
+        None,
+        ge=1,
+        description="KV blocks; none: by kv_memory_bytes; of the null model 16,384 at most, or "
+        "what one request of its longest context needs",
+    )
     kv_memory_bytes: int = Field(1 << 30, ge=1, description="memory of the KV cache")
     kv_host_memory_bytes: int = Field(
         0,

@@ -7,6 +7,9 @@ import msgspec
 from weir_core.errors import InvalidField
 
 NULL_MODEL = "null"
+NULL_BLOCKS = 16_384
+"""Of the null model where none are set, at most: 262,144 tokens in blocks of 16. Each costs about
+150 bytes of bookkeeping."""
 _KERNELS = ("auto", "off", "required")
 _PRECISIONS = ("auto", "fp32", "int8")
 _BLOCK_SIZES = "16, 32, 64, 128 or 256"
@@ -25,7 +28,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             nothing and serves to measure everything else.
         model_name: public name, by which prefixes are named too; empty: the folder's.
         block_size: tokens of a KV block.
-        num_blocks: KV blocks; None: as many as `kv_memory_bytes` holds.
+        num_blocks: KV blocks; None: as many as `kv_memory_bytes` holds; of the null model, whose
+            KV takes no memory, 16,384 at most.
         kv_memory_bytes: memory of the KV cache; no more is taken than `max_running`
             requests of `max_context` could use.
         kv_host_memory_bytes: memory of the host for KV of sessions that had to leave a GPU; 0:

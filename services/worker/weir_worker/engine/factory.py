@@ -6,7 +6,7 @@ from pathlib import Path
 from weir_core.clock import SystemClock
 from weir_core.errors import InvalidField
 from weir_core.model_folder import ModelFolder, models_home
-from weir_worker.engine.config import NULL_MODEL, EngineConfig
+from weir_worker.engine.config import NULL_BLOCKS, NULL_MODEL, EngineConfig
 from weir_worker.engine.engine import Engine
 from weir_worker.engine.events import Ready
 from weir_worker.engine.intake import ServedModel
@@ -31,6 +31,9 @@ def build_engine(config: EngineConfig) -> StartedEngine:
     max_context = min(folder.max_context, config.max_context or folder.max_context)
     runtime = _runtime(config, folder)
     num_blocks = config.blocks(runtime.kv_bytes_per_token, max_context)
+    if config.num_blocks is None and folder.architecture == MODEL_TYPE:
+        # At least one request of the longest context, as of any model.
+        num_blocks = min(num_blocks, max(NULL_BLOCKS, -(-max_context // config.block_size)))
     limits = StepLimits(
         max_step_tokens=config.max_step_tokens,
         max_running=config.max_running,
