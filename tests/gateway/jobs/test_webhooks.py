@@ -288,7 +288,7 @@ async def test_urls_without_number_that_are_gone_fill_no_table(
 async def test_of_one_tenant_no_more_than_its_share_is_under_way(
     state: StateDatabase, receiver: Receiver
 ) -> None:
-    desk = Desk(state)
+    desk = Desk(state, timeout_s=60)
     receiver.delay_s = 60
     try:
         for _ in range(3):
