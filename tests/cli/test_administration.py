@@ -16,6 +16,9 @@ from tests.gateway.support import document_of
 from weir_cli.administration import admin_door
 from weir_cli.app import app
 from weir_cli.caller_door import check_caller
+from weir_cli.doctor.evidence import Evidence
+from weir_cli.doctor.known_tenants import check_tenants
+from weir_cli.doctor.window import Window
 from weir_cli.errors import CommandError
 from weir_cli.http_door import HttpDoor
 from weir_cli.stack.running import ratelimiter_door
@@ -253,3 +256,14 @@ def _audit(weir: Any, tenant: str) -> list[dict[str, Any]]:
         weir("admin", "audit", "--tenant", tenant, "-o", "json")
     )
     return events
+
+
+def test_the_doctor_knows_the_tenants_of_the_directory(
+    door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_ADMIN_SECRET", SECRET)
+    quiet = Evidence(Window([]), Window([]))
+    check_tenants(quiet, {"TENANT": "acme"}, door, None)
+    with pytest.raises(CommandError) as told:
+        check_tenants(quiet, {"TENANT": "acme", "--against": "nobody"}, door, None)
+    assert str(told.value).startswith("--against is 'nobody': there is no such tenant; known: acme")

@@ -12,6 +12,7 @@ import typer
 from weir_cli.doctor.evidence import Evidence
 from weir_cli.doctor.examination import examine, throughput, ttft
 from weir_cli.doctor.finding import Verdict
+from weir_cli.doctor.known_tenants import check_tenants
 from weir_cli.doctor.looking import DAY_S, read_history
 from weir_cli.doctor.report import verdict_json, verdict_text
 from weir_cli.doctor.splitting import looked_at, split
@@ -92,10 +93,12 @@ def doctor(
         check = _check(what, tenant, against)
         recent, before = stretch("--since", since), stretch("--baseline", baseline)
         samples = read_history(address or (), state_dir, _reach(recent, before, time.time()))
+        evidence = split(samples, recent, before)
+        named = {"TENANT": tenant, "--against": against}
+        check_tenants(evidence, named, (address or [""])[0], state_dir)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(CANNOT_LOOK) from None
-    evidence = split(samples, recent, before)
     verdict = check(evidence)
     tell = verdict_json if output is Output.JSON else verdict_text
     print(tell(verdict, looked_at(evidence)))
@@ -108,6 +111,8 @@ def _check(what: What, tenant: str, against: str) -> Callable[[Evidence], Verdic
     if what is What.TENANT:
         if not tenant:
             raise CommandError("whose slowness? give its id: weir doctor tenant ID")
+        if tenant == against:
+            raise CommandError(f"--against is {against!r}, who complains; name another tenant")
         return lambda evidence: of_tenant(evidence, tenant, against)
     if tenant or against:
         raise CommandError("a tenant goes with `weir doctor tenant`")
