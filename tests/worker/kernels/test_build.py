@@ -12,7 +12,7 @@ from weir_worker.kernels.choice import load_kernels
 from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.processor import cpu_flags, levels
 
-_AVX2 = {"avx2", "fma"}
+_AVX2 = {"avx2", "fma", "f16c"}
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
 
 
@@ -142,7 +142,7 @@ def test_without_a_compiler_torch_computes_unless_kernels_are_required(
 def test_an_unknown_processor_has_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "cpu_flags", frozenset)
     assert load_kernels("auto") is None
-    with pytest.raises(WeirError, match="Linux on x86-64 with AVX2 and FMA"):
+    with pytest.raises(WeirError, match="Linux on x86-64 with AVX2, FMA and F16C"):
         load_kernels("required")
 
 

@@ -28,12 +28,22 @@ def _batch(slices: Sequence[tuple[int, int]], block_size: int, blocks: int) -> F
 class _Filled:
     """The same keys and values in a plain and in a native cache."""
 
-    def __init__(self, kernels: Kernels, blocks: int, block_size: int, kv_heads: int, dim: int):
+    def __init__(
+        self,
+        kernels: Kernels,
+        blocks: int,
+        block_size: int,
+        kv_heads: int,
+        dim: int,
+        dtype: torch.dtype = torch.float32,
+    ):
         generator = torch.Generator().manual_seed(1)
         keys, values = torch.randn(2, blocks * block_size, kv_heads, dim, generator=generator)
+        keys, values = keys.to(dtype).float(), values.to(dtype).float()
         size: dict[str, Any] = {"num_layers": 1, "num_blocks": blocks, "block_size": block_size}
         self.plain = PagedKvCache(**size, num_kv_heads=kv_heads, head_dim=dim)
-        self.native = NativeKvCache(kernels, **size, num_kv_heads=kv_heads, head_dim=dim)
+        heads: dict[str, Any] = {"num_kv_heads": kv_heads, "head_dim": dim}
+        self.native = NativeKvCache(kernels, **size, **heads, dtype=dtype)
         for cache in (self.plain, self.native):
             cache.write(0, keys, values, torch.arange(blocks * block_size))
 
@@ -53,16 +63,22 @@ def _queries(batch: ForwardBatch, heads: int, dim: int) -> torch.Tensor:
     return 2 * torch.randn(len(batch.token_ids), heads, dim, generator=generator)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("window", [None, 1, 50, 100])
 @pytest.mark.parametrize("block_size", [16, 64, 256])
 @pytest.mark.parametrize(
     ("heads", "dim"), [((4, 2), 16), ((9, 3), 64), ((8, 1), 80), ((5, 5), 128)]
 )
 def test_agrees_with_plain_attention_and_rows_are_independent(
-    kernels: Kernels, heads: tuple[int, int], dim: int, block_size: int, window: int | None
+    kernels: Kernels,
+    heads: tuple[int, int],
+    dim: int,
+    block_size: int,
+    window: int | None,
+    dtype: torch.dtype,
 ) -> None:
     blocks = sum(-(-(start + length) // block_size) for start, length in _SLICES)
-    filled = _Filled(kernels, blocks, block_size, heads[1], dim)
+    filled = _Filled(kernels, blocks, block_size, heads[1], dim, dtype)
     batch, backend, first = _batch(_SLICES, block_size, blocks), NativeAttention(kernels), 0
     q = _queries(batch, heads[0], dim)
     together = _attend(backend, batch, filled.native, q, window)
@@ -74,6 +90,24 @@ def test_agrees_with_plain_attention_and_rows_are_independent(
             single = _attend(backend, own, filled.native, q[first + row][None], window)
             assert torch.equal(single[0], together[first + row]), (piece.start, row)
         first += piece.length
+
+
+def test_numbers_beyond_those_of_16_bits_are_kept_as_the_largest(kernels: Kernels) -> None:
+    cache = NativeKvCache(
+        kernels,
+        num_layers=1,
+        num_blocks=1,
+        block_size=16,
+        num_kv_heads=1,
+        head_dim=16,
+        dtype=torch.float16,
+    )
+    numbers = [1e6, -1e6, 65519.0, 1 / 3, 6e-8, -0.0, float("inf"), float("nan")] * 2
+    row = torch.tensor(numbers).view(1, 1, 16)
+    cache.write(0, row, row, torch.tensor([3]))
+    expected = row.clamp(-65504, 65504).half()[0, 0]
+    for stored in (cache.keys[0][0, 0, :, 3], cache.values[0][0, 0, 3]):
+        assert torch.equal(stored.nan_to_num(7.0), expected.nan_to_num(7.0))
 
 
 def test_what_lies_beyond_a_sequence_changes_no_bit(kernels: Kernels) -> None:

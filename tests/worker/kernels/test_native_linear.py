@@ -1,11 +1,15 @@
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 
 from weir_core.errors import InvalidField
 from weir_worker.kernels.library import Kernels
 from weir_worker.kernels.linear import NativeInt8Linear, NativeLinear, NativeWideLinear
-from weir_worker.linear import Int8Weight
+from weir_worker.linear import Int8Weight, Linear
 
+_INT8 = [NativeInt8Linear, partial(NativeInt8Linear, fine=True), NativeWideLinear]
 _SHAPES = [(96, 64), (291, 48), (1, 1), (33, 130), (576, 1536)]
 _ROWS = (1, 2, 3, 4, 5, 12, 13, 16, 17, 33, 64, 97)
 
@@ -82,6 +86,25 @@ def test_wide_is_the_integer_product_and_rows_are_independent(
         assert torch.equal(linear(x[-rows:]), whole[-rows:])
 
 
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("biased", [False, True])
+def test_fine_activations_leave_the_rounding_of_the_weight_and_rows_are_independent(
+    kernels: Kernels, shape: tuple[int, int], biased: bool
+) -> None:
+    (weight, bias), x = _made(shape, biased), _input(shape)
+    rounded = Int8Weight.full_range(weight)
+    coarse = NativeInt8Linear(kernels, rounded, bias)(x)
+    linear = NativeInt8Linear(kernels, rounded, bias, fine=True)
+    whole, offset = linear(x), 0 if bias is None else bias.double()
+    near = x.double() @ (rounded.levels * rounded.scales[:, None]).double().T + offset
+    bound = 1e-4 * x.norm(dim=1, keepdim=True) + 1e-5
+    assert ((whole - near).abs() <= bound).all()
+    assert shape[1] < 16 or ((coarse - near).abs() > bound).any()
+    for rows in _ROWS:
+        assert torch.equal(linear(x[:rows]), whole[:rows])
+        assert torch.equal(linear(x[-rows:]), whole[-rows:])
+
+
 def test_wide_sums_of_the_largest_numbers_are_exact(kernels: Kernels) -> None:
     for depth in (16, 1536, 65_536):
         signs = torch.tensor([1, -1], dtype=torch.int8).repeat(depth // 2)
@@ -97,6 +120,7 @@ def test_the_number_of_threads_changes_no_bit(kernels: Kernels) -> None:
     for linear in (
         NativeLinear(kernels, weight),
         NativeInt8Linear(kernels, Int8Weight.full_range(weight)),
+        NativeInt8Linear(kernels, Int8Weight.full_range(weight), fine=True),
         NativeWideLinear(kernels, Int8Weight.full_range(weight)),
     ):
         whole = linear(x)
@@ -114,10 +138,10 @@ def test_int8_sums_of_the_largest_numbers_are_exact(kernels: Kernels) -> None:
     assert torch.allclose(linear(x), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [NativeInt8Linear, NativeWideLinear])
+@pytest.mark.parametrize("kind", _INT8)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_int8_marks_a_row_that_is_not_finite_and_no_other(
-    kernels: Kernels, bad: float, kind: type[NativeInt8Linear | NativeWideLinear]
+    kernels: Kernels, bad: float, kind: Callable[..., Linear]
 ) -> None:
     weight, _ = _made((64, 64), False)
     linear, x = kind(kernels, Int8Weight.full_range(weight)), _input((64, 64), 20)
@@ -129,10 +153,8 @@ def test_int8_marks_a_row_that_is_not_finite_and_no_other(
     assert torch.equal(spoilt[kept], clean[kept])
 
 
-@pytest.mark.parametrize("kind", [NativeInt8Linear, NativeWideLinear])
-def test_int8_of_nothing_is_nothing(
-    kernels: Kernels, kind: type[NativeInt8Linear | NativeWideLinear]
-) -> None:
+@pytest.mark.parametrize("kind", _INT8)
+def test_int8_of_nothing_is_nothing(kernels: Kernels, kind: Callable[..., Linear]) -> None:
     weight, bias = _made((64, 64), True)
     assert bias is not None
     linear = kind(kernels, Int8Weight.full_range(weight), bias)

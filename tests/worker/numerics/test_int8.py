@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from weir_worker.linear import Hadamard, Int8Linear, Int8Weight, PackedHadamard
+from weir_worker.models.parts import TorchParts
 
 pytestmark = pytest.mark.skipif(not Int8Linear.supported(), reason="torch without FBGEMM")
 
@@ -74,6 +75,22 @@ def test_no_sum_of_neighbours_saturates_where_products_are_added_in_16_bits() ->
         assert 255 * pairs.clamp_max(0).sum(2).min() >= -32_768
     linear = Int8Linear(Int8Weight.rounded(worst))
     assert torch.allclose(linear(torch.ones(1, 64))[0, :3], 64 * worst[:3, 0], rtol=0.01)
+
+
+def test_whether_neighbours_saturate_is_what_the_kernels_show() -> None:
+    """Full levels, whose pairs exceed 16 bits, at numbers of rows that get kernels of their own."""
+    weight = Int8Weight.full_range(torch.full((64, 576), 0.3))
+    assert int(weight.levels.min()) == 127
+    x = torch.ones(40, 576)
+    right = [
+        torch.allclose(Int8Linear(weight)(x[:rows]), torch.tensor(576 * 0.3), rtol=1e-4)
+        for rows in (1, 2, 16, 40)
+    ]
+    assert right == [not Int8Linear.saturates()] * 4
+    kind = TorchParts()
+    bound = {"torch-1": 128, "torch-2": 254}[str(kind.int8_method)]
+    levels = kind.int8_weight(torch.full((1, 8), 0.3)).levels.int()
+    assert int(levels[0, :2].sum()) == pytest.approx(bound, abs=2)
 
 
 def test_the_error_is_that_of_8_bits() -> None:

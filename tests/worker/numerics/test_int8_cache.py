@@ -13,10 +13,12 @@ from weir_worker.kernels.library import Kernels
 from weir_worker.linear import Int8Linear
 from weir_worker.models.int8_cache import Int8Cache
 from weir_worker.models.loader import load_model
+from weir_worker.models.parts import TorchParts
 from weir_worker.models.rotation import Rotation, Take
 
 pytestmark = pytest.mark.skipif(not Int8Linear.supported(), reason="torch without FBGEMM")
 
+TORCH = str(TorchParts().int8_method)
 _TURNED = "model.layers.0.self_attn.q_proj.weight"
 
 
@@ -54,7 +56,7 @@ def test_a_second_load_turns_no_weight_and_computes_the_same(
     turned.clear()
     assert torch.equal(_logits(folder), first)
     assert not [name for name in turned if name.endswith("proj.weight") or "embed" in name]
-    assert _kept(folder) == ["torch-1"]
+    assert _kept(folder) == [TORCH]
 
 
 def test_each_method_keeps_its_own(tmp_path: Path) -> None:
@@ -63,8 +65,8 @@ def test_each_method_keeps_its_own(tmp_path: Path) -> None:
         pytest.skip("kernels need Linux on x86-64 with AVX2")
     folder = write_tiny_llama(tmp_path)
     plain, native = _logits(folder), _logits(folder, kernels)
-    method = "native-2" if kernels.level == "avx2" else "native-1"
-    assert _kept(folder) == [method, "torch-1"]
+    method = "native-4" if kernels.level == "avx2" else "native-3"
+    assert _kept(folder) == [method, TORCH]
     assert torch.equal(_logits(folder), plain)
     assert torch.equal(_logits(folder, kernels), native)
 
@@ -82,7 +84,7 @@ def test_other_weights_are_turned_anew(tmp_path: Path, turned: list[str]) -> Non
 def test_what_is_damaged_is_made_anew(tmp_path: Path, turned: list[str], damage: str) -> None:
     folder = write_tiny_llama(tmp_path)
     first = _logits(folder)
-    path = next((folder / "int8" / "torch-1").glob("*gate_proj*"))
+    path = next((folder / "int8" / TORCH).glob("*gate_proj*"))
     content = path.read_bytes()
     if damage == "flipped":
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -102,7 +104,7 @@ def test_what_is_damaged_is_made_anew(tmp_path: Path, turned: list[str], damage:
 
 
 def _fail(folder: Path) -> None:
-    with Int8Cache(folder, "torch-1") as cache:
+    with Int8Cache(folder, TORCH) as cache:
         cache.get("one", lambda: {"levels": torch.ones(3)})
         raise ZeroDivisionError
 
@@ -112,21 +114,21 @@ def test_a_failed_load_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         _fail(folder)
     assert _kept(folder) == []
-    with Int8Cache(folder, "torch-1") as cache:
+    with Int8Cache(folder, TORCH) as cache:
         assert torch.equal(
             cache.get("one", lambda: {"levels": torch.zeros(3)})["levels"], torch.zeros(3)
         )
-    assert _kept(folder) == ["torch-1"]
+    assert _kept(folder) == [TORCH]
 
 
 def test_a_draft_of_a_killed_process_is_no_obstacle(tmp_path: Path) -> None:
     folder = write_tiny_llama(tmp_path)
-    draft = folder / "int8" / ".torch-1.draft"
+    draft = folder / "int8" / f".{TORCH}.draft"
     draft.mkdir(parents=True)
     (draft / "half.safetensors").write_bytes(b"half")
     _logits(folder)
-    assert _kept(folder) == ["torch-1"]
-    assert not (folder / "int8" / "torch-1" / "half.safetensors").exists()
+    assert _kept(folder) == [TORCH]
+    assert not (folder / "int8" / TORCH / "half.safetensors").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_served(

@@ -38,7 +38,13 @@ def exact_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     def weight(parts: TorchParts, weight: torch.Tensor) -> Int8Weight:
         return Int8Weight(weight, torch.ones(len(weight)))
 
-    def linear(parts: TorchParts, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
+    def linear(
+        parts: TorchParts,
+        weight: Int8Weight,
+        bias: torch.Tensor | None = None,
+        *,
+        fine: bool = False,
+    ) -> Linear:
         return make_linear(weight.levels, bias)
 
     monkeypatch.setattr(TorchParts, "int8_weight", weight)
@@ -117,13 +123,13 @@ def test_auto_goes_by_the_record_of_these_weights(
     assert load_model(folder, precision="auto").int8_method is None
     record = Int8Record(
         weights_sha256=weights_digest(folder),
-        method="torch-1",
+        method=str(TorchParts().int8_method),
         tokens=600,
         texts={"easy": (0.0, 1.0), "hard": figures},
     )
     record.write(folder)
     assert record.good == (figures == (0.02, 0.93))
-    expected = "torch-1" if record.good else None
+    expected = record.method if record.good else None
     assert load_model(folder, precision="auto").int8_method == expected
     assert load_model(folder, precision="fp32").int8_method is None
     write_tiny_llama(folder, seed=1)  # other weights beside the old record
@@ -134,7 +140,7 @@ def test_a_record_is_measured_written_and_told(tmp_path: Path) -> None:
     folder = write_tiny_llama(tmp_path / "tiny")
     record = measure(folder, {"a": "one word and another " * 9, "b": "0123456789 " * 9}, tokens=64)
     path = record.write(folder)
-    assert record == Int8Record.find(folder, "torch-1")
+    assert record == Int8Record.find(folder, str(TorchParts().int8_method))
     assert record.write(folder) == path
     assert len(json.loads(path.read_text())) == 1
     assert "worst" in table(record)
@@ -159,14 +165,14 @@ def test_the_engine_tells_its_precision(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_default_model_is_proven_and_its_record_holds() -> None:
     folder = default_model_folder()
-    for method in ("torch-1", "native-1", "native-2"):
+    for method in ("torch-1", "torch-2", "native-3", "native-4"):
         record = Int8Record.find(folder, method)
         assert record is not None
         assert record.good
     texts = read_texts(TEXTS)
     shipped = json.loads(int8_record.SHIPPED.read_text())
     assert all(set(each["texts"]) == set(texts) for each in shipped)
-    record = Int8Record.find(folder, "torch-1")
+    record = Int8Record.find(folder, str(TorchParts().int8_method))
     assert record is not None
     measured = measure(folder, {"chinese_prose": texts["chinese_prose"]})
     kl, top1 = measured.texts["chinese_prose"]

@@ -25,7 +25,11 @@ _ROWS = 32
 class NativeKvCache(PagedKvCache):
     """A cache in the kernel's layout, in which 16 keys of a head are neighbours.
 
+    In 16 bits it takes half the memory, of which a step reads all that its sequences hold; the
+    kernel computes in 32 bits with what it finds there.
+
     Attributes:
+        half: whether its numbers are float16, not float32.
         keys: for each layer [num_blocks, num_kv_heads, head_dim, block_size].
         values: for each layer [num_blocks, num_kv_heads, block_size, head_dim].
     """
@@ -39,8 +43,9 @@ class NativeKvCache(PagedKvCache):
         block_size: int,
         num_kv_heads: int,
         head_dim: int,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Make it, zeroed, in fp32.
+        """Make it, zeroed; dtype is float32 or float16.
 
         Raises:
             InvalidField: a size is not positive, or not a multiple of 16 where it must be.
@@ -54,7 +59,9 @@ class NativeKvCache(PagedKvCache):
             block_size=block_size,
             num_kv_heads=num_kv_heads,
             head_dim=head_dim,
+            dtype=dtype,
         )
+        self.half = dtype == torch.float16
         by_head = (num_blocks, num_kv_heads)
         self.keys = [keys.view(*by_head, head_dim, block_size) for keys in self.keys]
         self.values = [values.view(*by_head, block_size, head_dim) for values in self.values]
@@ -78,6 +85,7 @@ class NativeKvCache(PagedKvCache):
             slots.data_ptr(),
             *shape,
             self.block_size,
+            self.half,
             self.keys[layer].data_ptr(),
             self.values[layer].data_ptr(),
             torch.get_num_threads(),
@@ -149,7 +157,9 @@ class NativePlan:
         check_heads(q, "q")
         if keys.shape[0] != self.num_blocks or not keys.is_contiguous():
             raise InvalidField("keys", list(keys.shape), f"{self.num_blocks} contiguous blocks")
-        check(values, "values", num_blocks, kv_heads, block_size, head_dim)
+        if keys.dtype not in (torch.float32, torch.float16):
+            raise InvalidField("keys", keys.dtype, "torch.float32 or torch.float16")
+        check(values, "values", num_blocks, kv_heads, block_size, head_dim, dtype=keys.dtype)
         if num_rows != self.num_rows or width != head_dim or heads % kv_heads:
             bound = f"[{self.num_rows}, a multiple of {kv_heads}, {head_dim}]"
             raise InvalidField("q", list(q.shape), bound)
@@ -167,6 +177,7 @@ class NativePlan:
             head_dim,
             block_size,
             window or 0,
+            keys.dtype == torch.float16,
             out.data_ptr(),
             torch.get_num_threads(),
         )

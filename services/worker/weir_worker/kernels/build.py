@@ -68,7 +68,7 @@ def build_widest(*, timeout_s: float, home: Path | None = None) -> tuple[Path, L
     """
     usable = levels(cpu_flags())
     if not usable:
-        raise KernelsUnavailable("they need Linux on x86-64 with AVX2 and FMA")
+        raise KernelsUnavailable("they need Linux on x86-64 with AVX2, FMA and F16C")
     try:
         return build(usable[0], timeout_s=timeout_s, home=home), usable[0]
     except CompilerFailed:

@@ -52,6 +52,7 @@ class _Decoder(ctypes.Structure):
                 "dim",
                 "intermediate",
                 "block_size",
+                "half",
             )
         ),
         ("eps", ctypes.c_float),
@@ -126,6 +127,7 @@ class NativeDecoder:
             config.head_dim,
             config.intermediate_size,
             0,
+            0,
             config.rms_norm_eps,
             layers[0].gate.hadamard_address,
             self._layers,
@@ -148,6 +150,7 @@ class NativeDecoder:
         self._num_positions = min(len(table.cos) for table in rotary)
         self._num_blocks = cache.num_blocks
         self._decoder.block_size = cache.block_size
+        self._decoder.half = cache.half
         for index, (parts, table) in enumerate(zip(self._parts, rotary, strict=True)):
             self._layers[index] = _Layer(
                 *(norm.gain.data_ptr() for norm in parts.norms),

@@ -29,10 +29,11 @@ _SIGNATURES: dict[str, list[type]] = {
         *[_POINTER, _SIZE] * 2,
         _POINTER,
         *[_SIZE] * 4,
+        _INT,
         *[_POINTER] * 2,
         _INT,
     ],
-    "weir_attend": [_POINTER, _SIZE, *[_POINTER] * 4, *[_SIZE] * 6, _POINTER, _INT],
+    "weir_attend": [_POINTER, _SIZE, *[_POINTER] * 4, *[_SIZE] * 6, _INT, _POINTER, _INT],
 }
 # Widths that the kernels step through without a rest.
 STEP = 16

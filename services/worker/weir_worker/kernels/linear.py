@@ -70,13 +70,15 @@ class _Int8Weight(ctypes.Structure):
         ("offsets", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
+        ("fine", ctypes.c_int64),
     )
 
 
 class NativeInt8Linear:
     """y = x W^T + b with 8-bit weights scaled by output and 8-bit activations scaled by row.
 
-    Sums are of integers and exact. A row that holds NaN or infinity gives NaN.
+    With `fine` activations have a second term of 8 bits: what the first rounds off. Sums are of
+    integers and exact. A row that holds NaN or infinity gives NaN.
 
     Attributes:
         shape: of the weight, [out, in].
@@ -84,7 +86,12 @@ class NativeInt8Linear:
     """
 
     def __init__(
-        self, kernels: Kernels, weight: Int8Weight, bias: torch.Tensor | None = None
+        self,
+        kernels: Kernels,
+        weight: Int8Weight,
+        bias: torch.Tensor | None = None,
+        *,
+        fine: bool = False,
     ) -> None:
         """Pack the weight; the given tensors are not kept. The bias is fp32 [out].
 
@@ -112,7 +119,7 @@ class NativeInt8Linear:
         parts = (packed, offsets, _extended(scales, outputs), _extended(bias, outputs))
         self._parts = parts  # the structure holds their addresses
         addresses = (None if part is None else part.data_ptr() for part in parts)
-        self._weight = _Int8Weight(out, inputs, *addresses)
+        self._weight = _Int8Weight(out, inputs, *addresses, fine)
         self.address = ctypes.addressof(self._weight)
         self._apply = kernels.library.weir_linear_int8
 

@@ -10,7 +10,7 @@ from weir_worker.attention.native import NativeAttention, NativeKvCache
 from weir_worker.kernels.decoder import NativeDecoder
 from weir_worker.kernels.gate import NativeGate
 from weir_worker.kernels.library import STEP, Kernels
-from weir_worker.kernels.linear import FASTEST, NativeLinear
+from weir_worker.kernels.linear import FASTEST, NativeInt8Linear, NativeLinear
 from weir_worker.kernels.norm import NativeNorm
 from weir_worker.linear import Hadamard, Int8Weight, Linear
 from weir_worker.models.config import ModelConfig
@@ -57,14 +57,19 @@ class NativeParts(TorchParts):
         """See `Parts.int8_weight`."""
         return Int8Weight.full_range(weight)
 
-    def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
+    def int8_linear(
+        self, weight: Int8Weight, bias: torch.Tensor | None = None, *, fine: bool = False
+    ) -> Linear:
         """See `Parts.int8_linear`."""
-        return FASTEST[self._kernels.level](self._kernels, weight, bias)
+        kind = FASTEST[self._kernels.level]
+        if kind is NativeInt8Linear:
+            return NativeInt8Linear(self._kernels, weight, bias, fine=fine)
+        return kind(self._kernels, weight, bias)
 
     @property
     def int8_method(self) -> str | None:
         """See `Parts.int8_method`."""
-        return "native-2" if self._kernels.level == "avx2" else "native-1"
+        return "native-4" if self._kernels.level == "avx2" else "native-3"
 
     @property
     def kernels(self) -> str:
@@ -99,9 +104,13 @@ class NativeParts(TorchParts):
             return None
         return NativeDecoder.of(self._kernels, config, layers)
 
+    def int8_kv_dtype(self, name: AttentionName) -> torch.dtype:
+        """See `Parts.int8_kv_dtype`."""
+        return torch.float16 if name in ("auto", "native") else torch.float32
+
     def cache(self, **sizes: Any) -> PagedKvCache:
         """See `Parts.cache`."""
         if not self._native_attention:
             return super().cache(**sizes)
-        del sizes["dtype"], sizes["device"]
+        del sizes["device"]
         return NativeKvCache(self._kernels, **sizes)

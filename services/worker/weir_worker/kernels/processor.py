@@ -8,7 +8,7 @@ from typing import Literal
 
 Level = Literal["avx2", "avx512", "amx"]
 
-_BASE = ("-mavx2", "-mfma")
+_BASE = ("-mavx2", "-mfma", "-mf16c")
 _WIDE = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
 COMPILER_FLAGS: dict[Level, tuple[str, ...]] = {
     "avx2": _BASE,
@@ -16,7 +16,7 @@ COMPILER_FLAGS: dict[Level, tuple[str, ...]] = {
     "amx": (*_BASE, *_WIDE, "-mprefer-vector-width=512", "-mamx-tile", "-mamx-int8"),
 }
 _CPU_FLAGS: dict[Level, frozenset[str]] = {
-    "avx2": frozenset({"avx2", "fma"}),
+    "avx2": frozenset({"avx2", "fma", "f16c"}),
     "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}),
     "amx": frozenset({"amx_tile", "amx_int8"}),
 }

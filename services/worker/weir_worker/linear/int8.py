@@ -1,6 +1,7 @@
 """A linear layer of 8-bit weights and activations whose rows are independent of each other."""
 
 import warnings
+from functools import cache
 
 import torch
 
@@ -17,8 +18,9 @@ class Int8Linear:
 
     Each row is divided by its own largest magnitude before it is rounded, and its result
     multiplied by it again: torch's dynamic quantisation has one scale for the whole batch, so
-    that a row there depends on its batch-mates. Sums are of integers and never saturate, hence
-    exact and the same on every processor.
+    that a row there depends on its batch-mates. Sums are of integers and exact, hence the same on
+    every processor, if the weight keeps to the bounds of `Int8Weight.rounded` where the
+    processor's kernels saturate.
     """
 
     def __init__(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> None:
@@ -40,6 +42,20 @@ class Int8Linear:
         return _ENGINE in torch.backends.quantized.supported_engines and hasattr(
             torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32"
         )
+
+    @staticmethod
+    @cache
+    def saturates() -> bool:
+        """Whether the kernels of this processor lose what two neighbours exceed 16 bits by.
+
+        Those with VNNI do not. Asked of the kernels themselves, which choose by more than flags.
+        """
+        inputs = 1024
+        levels = torch.full((2, inputs), 127, dtype=torch.int8) * torch.tensor([[1], [-1]])
+        linear = Int8Linear(Int8Weight(levels.to(torch.int8), torch.full((2,), 1 / 127)))
+        largest = torch.ones(3, inputs)
+        expected = torch.tensor([inputs, -inputs]).expand(3, 2).float()
+        return not torch.allclose(linear(largest), expected, rtol=1e-5)
 
 
 def _pack(weight: Int8Weight) -> torch.Tensor:

@@ -32,6 +32,7 @@ class LlamaModel:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        kv_dtype: torch.dtype | None = None,
         attention: AttentionName = "auto",
         block_size: int = 16,
         ranks: Ranks = ALONE,
@@ -43,6 +44,7 @@ class LlamaModel:
         self._ranks = ranks
         self._device = device
         self._dtype = dtype
+        self._kv_dtype = kv_dtype or dtype
         self._attention = parts.attention(
             attention,
             device,
@@ -76,7 +78,7 @@ class LlamaModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of weights and cache."""
+        """Of what is computed, and of the weights that are not of 8 bits."""
         return self._dtype
 
     @property
@@ -109,7 +111,7 @@ class LlamaModel:
             block_size=block_size,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
-            dtype=self._dtype,
+            dtype=self._kv_dtype,
             device=self._device,
         )
         if self._decoder is not None:

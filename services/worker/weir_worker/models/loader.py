@@ -1,6 +1,7 @@
 """Loads a model folder into the engine."""
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -59,10 +60,12 @@ def load_model(
     local = local_config(config, ranks)
     parts = _parts(local, kernels if dtype == torch.float32 and target.type == "cpu" else None)
     int8 = uses_int8(precision, path, config, parts, target, ranks)
+    kv_dtype = parts.int8_kv_dtype(attention) if int8 else dtype
     model = partial(
         LlamaModel,
-        local,
+        replace(local, kv_dtype_bytes=kv_dtype.itemsize),
         device=target,
+        kv_dtype=kv_dtype,
         dtype=dtype,
         attention=attention,
         block_size=block_size,

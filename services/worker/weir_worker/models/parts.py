@@ -42,10 +42,13 @@ class Parts(Protocol):
         """An fp32 weight [out, in], rounded; on CPU, where `int8_method` is not None."""
         ...
 
-    def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
+    def int8_linear(
+        self, weight: Int8Weight, bias: torch.Tensor | None = None, *, fine: bool = False
+    ) -> Linear:
         """A projection, also that to logits, by a weight of `int8_weight` and 8-bit activations.
 
-        The bias is fp32; neither `weight` nor a view of it is kept.
+        The bias is fp32; neither `weight` nor a view of it is kept. `fine`: more is lost here
+        than elsewhere, so that activations should have more bits if they can be had cheaply.
         """
         ...
 
@@ -81,6 +84,10 @@ class Parts(Protocol):
         """The backend of that name; see `make_attention`."""
         ...
 
+    def int8_kv_dtype(self, name: AttentionName) -> torch.dtype:
+        """Of the KV cache beside 8-bit layers, whose model is not exact anyway."""
+        ...
+
     def cache(self, **sizes: Any) -> PagedKvCache:
         """A KV cache for that backend; see `PagedKvCache`."""
         ...
@@ -103,16 +110,20 @@ class TorchParts:
 
     def int8_weight(self, weight: torch.Tensor) -> Int8Weight:
         """See `Parts.int8_weight`."""
-        return Int8Weight.rounded(weight)
+        return (Int8Weight.rounded if Int8Linear.saturates() else Int8Weight.full_range)(weight)
 
-    def int8_linear(self, weight: Int8Weight, bias: torch.Tensor | None = None) -> Linear:
-        """See `Parts.int8_linear`."""
+    def int8_linear(
+        self, weight: Int8Weight, bias: torch.Tensor | None = None, *, fine: bool = False
+    ) -> Linear:
+        """See `Parts.int8_linear`; there is one kind."""
         return Int8Linear(weight, bias)
 
     @property
     def int8_method(self) -> str | None:
         """See `Parts.int8_method`."""
-        return "torch-1" if Int8Linear.supported() else None
+        if not Int8Linear.supported():
+            return None
+        return "torch-1" if Int8Linear.saturates() else "torch-2"
 
     @property
     def kernels(self) -> str:
@@ -137,6 +148,10 @@ class TorchParts:
     def attention(self, name: AttentionName, device: torch.device, **site: Any) -> AttentionBackend:
         """See `Parts.attention`."""
         return make_attention(name, device, **site)
+
+    def int8_kv_dtype(self, name: AttentionName) -> torch.dtype:
+        """See `Parts.int8_kv_dtype`."""
+        return torch.float32
 
     def cache(self, **sizes: Any) -> PagedKvCache:
         """See `Parts.cache`."""

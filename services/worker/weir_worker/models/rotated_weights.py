@@ -37,7 +37,9 @@ class RotatedWeights(Weights):
     def linear(self, parts: Parts, names: list[str]) -> Linear:
         """See `Weights.linear`."""
         weight = self._rounded(parts, names[0], lambda: self.weight(names))
-        return parts.int8_linear(weight, self.bias(names))
+        # What is lost of queries and keys goes through the softmax of every position.
+        fine = ".q_proj" in names[0]
+        return parts.int8_linear(weight, self.bias(names), fine=fine)
 
     def gate(self, parts: Parts) -> Gate:
         """See `Weights.gate`."""

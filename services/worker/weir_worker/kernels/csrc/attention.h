@@ -25,44 +25,47 @@ constexpr int kRows = 4;    // queries computed side by side
 constexpr int kParts = kGroup / kLanes;
 constexpr int kTogether = kLanes == 16 ? kTile / kGroup : 1;  // groups whose sums fit in registers
 
+// T is `float` or `Half`.
+template <class T>
 struct Cache {
   int64_t kv_heads, dim, block_size;
-  const float *keys, *values;
+  const T *keys, *values;
   const int32_t* table;  // of the sequence
 
   int64_t base(int64_t position, int64_t head) const {
     return (table[position / block_size] * kv_heads + head) * dim * block_size;
   }
-  const float* key(int64_t position, int64_t head) const {
+  const T* key(int64_t position, int64_t head) const {
     return keys + base(position, head) + position % block_size;
   }
-  const float* value(int64_t position, int64_t head) const {
+  const T* value(int64_t position, int64_t head) const {
     return values + base(position, head) + position % block_size * dim;
   }
 };
 
-// scores[r][0..] = q[r] . keys of `kTogether` groups; those at `next` are fetched meanwhile.
-template <int R>
-void score_groups(const float* q, const float* const* keys, const float* const* next,
-                  const Cache& c, float* scores) {
+// scores[r][0..] = q[r] . keys of `kTogether` groups, whose dimensions are a stride apart; those
+// at `next` are fetched meanwhile.
+template <int R, class T>
+void score_groups(const float* q, const T* const* keys, const T* const* next, int64_t dim,
+                  int64_t stride, float* scores) {
   Floats sums[R][kTogether][kParts] = {};
-  for (int64_t d = 0; d < c.dim; ++d)
+  for (int64_t d = 0; d < dim; ++d)
 #pragma GCC unroll 8
     for (int g = 0; g < kTogether; ++g) {
-      _mm_prefetch((const char*)(next[g] + d * c.block_size), _MM_HINT_T0);
+      _mm_prefetch((const char*)(next[g] + d * stride), _MM_HINT_T0);
 #pragma GCC unroll 2
       for (int p = 0; p < kParts; ++p) {
-        const Floats k = load(keys[g] + d * c.block_size + p * kLanes);
+        const Floats k = load(keys[g] + d * stride + p * kLanes);
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sums[r][g][p] = sums[r][g][p] + k * q[r * c.dim + d];
+        for (int r = 0; r < R; ++r) sums[r][g][p] = sums[r][g][p] + k * q[r * dim + d];
       }
     }
   for (int r = 0; r < R; ++r) std::memcpy(scores + r * kTile, sums[r], sizeof sums[r]);
 }
 
 // outputs[r] += weights[r] . values over `count` keys, for `W` vectors of columns.
-template <int R, int W>
-void add_values(const float* weights, const float* const* values, int count, int64_t dim,
+template <int R, int W, class T>
+void add_values(const float* weights, const T* const* values, int count, int64_t dim,
                 float* outputs) {
   Floats sums[R][W];
   for (int r = 0; r < R; ++r)
@@ -79,19 +82,19 @@ void add_values(const float* weights, const float* const* values, int count, int
 }
 
 // Columns in strips whose sums fit in registers.
-template <int R>
-void add_all_values(const float* weights, const float* const* values, int count, int64_t dim,
+template <int R, class T>
+void add_all_values(const float* weights, const T* const* values, int count, int64_t dim,
                     float* outputs) {
   constexpr int W = kLanes == 16 ? 4 : 2;
-  const float* strip[kTile];
+  const T* strip[kTile];
   int64_t column = 0;
   for (; column + W * kLanes <= dim; column += W * kLanes) {
     for (int j = 0; j < count; ++j) strip[j] = values[j] + column;
-    add_values<R, W>(weights, strip, count, dim, outputs + column);
+    add_values<R, W, T>(weights, strip, count, dim, outputs + column);
   }
   for (; column < dim; column += kLanes) {
     for (int j = 0; j < count; ++j) strip[j] = values[j] + column;
-    add_values<R, 1>(weights, strip, count, dim, outputs + column);
+    add_values<R, 1, T>(weights, strip, count, dim, outputs + column);
   }
 }
 
@@ -134,6 +137,7 @@ inline float soften(float* scores, int from, int to, Softmax& state) {
 
 struct Scratch {
   std::vector<float> q, scores, outputs, all_outputs;
+  std::vector<float> keys, values;  // of one tile, in 32 bits: [dim, kTile], [kTile, dim]
   std::vector<Softmax> states, all_states;  // of one span, of all
 
   void fit(int64_t rows, int64_t dim) {
@@ -156,11 +160,23 @@ struct Scratch {
     default: call(4); break;      \
   }
 
+template <class T>
+inline void score_rows(const T* const* keys, const T* const* next, int64_t dim, int64_t stride,
+                       int64_t rows, int group, Scratch& s) {
+  for (int64_t row = 0; row < rows; row += kRows) {
+    const float* q = s.q.data() + row * dim;
+    float* scores = s.scores.data() + row * kTile + group * kGroup;
+#define WEIR_SCORE(R) score_groups<R, T>(q, keys, row ? keys : next, dim, stride, scores)
+    WEIR_BY_ROWS(rows - row, WEIR_SCORE)
+  }
+}
+
 // `end`: of the keys; the tile after this one is fetched as far as there is one.
-inline void score_tile(const Cache& c, int64_t head, int64_t tile, int count, int64_t end,
+template <class T>
+inline void score_tile(const Cache<T>& c, int64_t head, int64_t tile, int count, int64_t end,
                        int64_t rows, Scratch& s) {
   for (int group = 0; group * kGroup < count; group += kTogether) {
-    const float *keys[kTogether], *next[kTogether];
+    const T *keys[kTogether], *next[kTogether];
     for (int g = 0; g < kTogether; ++g) {
       // A group beyond the last key is read as the last one and weighs nothing.
       const int64_t wanted = tile + (group + g) * kGroup;
@@ -168,37 +184,82 @@ inline void score_tile(const Cache& c, int64_t head, int64_t tile, int count, in
       keys[g] = c.key(wanted < last ? wanted : last, head);
       next[g] = wanted + kTile < end ? c.key(wanted + kTile, head) : keys[g];
     }
-    for (int64_t row = 0; row < rows; row += kRows) {
-      const float* q = s.q.data() + row * c.dim;
-      float* scores = s.scores.data() + row * kTile + group * kGroup;
-#define WEIR_SCORE(R) score_groups<R>(q, keys, row ? keys : next, c, scores)
-      WEIR_BY_ROWS(rows - row, WEIR_SCORE)
+    score_rows(keys, next, c.dim, c.block_size, rows, group, s);
+  }
+}
+
+// The same for many rows: the keys are brought to 32 bits once for all of them.
+inline void score_widened(const Cache<Half>& c, int64_t head, int64_t tile, int count, int64_t end,
+                          int64_t rows, Scratch& s) {
+  s.keys.resize(c.dim * kTile);
+  for (int group = 0; group * kGroup < count; ++group) {
+    const int64_t key = tile + group * kGroup;
+    const Half* from = c.key(key, head);
+    const Half* next = key + kTile < end ? c.key(key + kTile, head) : from;
+    float* to = s.keys.data() + group * kGroup;
+    for (int64_t d = 0; d < c.dim; ++d) {
+      _mm_prefetch((const char*)(next + d * c.block_size), _MM_HINT_T0);
+      for (int i = 0; i < kGroup; i += kLanes)
+        store(to + d * kTile + i, load(from + d * c.block_size + i));
     }
+  }
+  for (int group = 0; group * kGroup < count; group += kTogether) {
+    const float* keys[kTogether];
+    for (int g = 0; g < kTogether; ++g)
+      keys[g] = s.keys.data() + std::min((group + g) * kGroup, (count - 1) / kGroup * kGroup);
+    score_rows(keys, keys, c.dim, kTile, rows, group, s);
   }
 }
 
 // Fetches the values of the tile after this one, as far as there is one.
-inline void fetch_values(const Cache& c, int64_t head, int64_t tile, int64_t end) {
+template <class T>
+inline void fetch_values(const Cache<T>& c, int64_t head, int64_t tile, int64_t end) {
   for (int64_t key = tile + kTile; key < tile + 2 * kTile && key < end; key += kGroup) {
     const char* first = (const char*)c.value(key, head);
-    for (int64_t line = 0; line < kGroup * c.dim; line += 16)
-      _mm_prefetch(first + line * sizeof(float), _MM_HINT_T1);
+    for (int64_t byte = 0; byte < kGroup * c.dim * int64_t(sizeof(T)); byte += 64)
+      _mm_prefetch(first + byte, _MM_HINT_T1);
   }
 }
 
-inline void weigh_tile(const Cache& c, int64_t head, int64_t tile, int count, int64_t rows, Scratch& s) {
-  const float* values[kTile];
-  for (int group = 0; group < count; group += kGroup) {
-    const float* first = c.value(tile + group, head);
-    for (int j = 0; j < kGroup; ++j) values[group + j] = first + j * c.dim;
-  }
+template <class T>
+inline void weigh_rows(const T* const* values, int count, int64_t dim, int64_t rows, Scratch& s) {
   for (int64_t row = 0; row < rows; row += kRows) {
     const float* weights = s.scores.data() + row * kTile;
-    float* outputs = s.outputs.data() + row * c.dim;
-#define WEIR_WEIGH(R) add_all_values<R>(weights, values, count, c.dim, outputs)
+    float* outputs = s.outputs.data() + row * dim;
+#define WEIR_WEIGH(R) add_all_values<R, T>(weights, values, count, dim, outputs)
     WEIR_BY_ROWS(rows - row, WEIR_WEIGH)
   }
 }
+
+template <class T>
+inline void weigh_tile(const Cache<T>& c, int64_t head, int64_t tile, int count, int64_t rows,
+                       Scratch& s) {
+  const T* values[kTile];
+  for (int group = 0; group < count; group += kGroup) {
+    const T* first = c.value(tile + group, head);
+    for (int j = 0; j < kGroup; ++j) values[group + j] = first + j * c.dim;
+  }
+  weigh_rows(values, count, c.dim, rows, s);
+}
+
+// The same for many rows: the values are brought to 32 bits once for all of them.
+inline void weigh_widened(const Cache<Half>& c, int64_t head, int64_t tile, int count, int64_t rows,
+                          Scratch& s) {
+  s.values.resize(kTile * c.dim);
+  const float* values[kTile];
+  for (int group = 0; group < count; group += kGroup) {
+    const Half* from = c.value(tile + group, head);
+    float* to = s.values.data() + group * c.dim;
+    for (int64_t i = 0; i < kGroup * c.dim; i += kLanes) store(to + i, load(from + i));
+    for (int j = 0; j < kGroup; ++j) values[group + j] = to + j * c.dim;
+  }
+  weigh_rows(values, count, c.dim, rows, s);
+}
+
+inline bool widens(const Cache<float>&, int64_t) { return false; }
+inline bool widens(const Cache<Half>&, int64_t rows) { return rows > 3 * kRows; }
+inline void score_widened(const Cache<float>&, int64_t, int64_t, int, int64_t, int64_t, Scratch&) {}
+inline void weigh_widened(const Cache<float>&, int64_t, int64_t, int, int64_t, Scratch&) {}
 
 // Neighbouring rows of one sequence.
 struct Task {
@@ -224,7 +285,8 @@ inline int64_t first_key(const Task& task, int64_t window) {
 }
 
 // The sums over the keys of one span, into the scratch.
-inline void attend_span(const Task& task, const Cache& c, int64_t head, int64_t fold,
+template <class T>
+inline void attend_span(const Task& task, const Cache<T>& c, int64_t head, int64_t fold,
                         int64_t window, int64_t span, Scratch& s) {
   const int64_t rows = task.count * fold, all = task.start + task.count;
   const int64_t first = std::max(first_key(task, window), span * kSpan);
@@ -232,10 +294,13 @@ inline void attend_span(const Task& task, const Cache& c, int64_t head, int64_t 
   s.clear(rows, c.dim);
   for (int64_t tile = first / kTile * kTile; tile < end; tile += kTile) {
     const int count = int(std::min<int64_t>(end - tile, kTile));
-    score_tile(c, head, tile, count, all, rows, s);
+    const bool widened = widens(c, rows);
+    if (widened) score_widened(c, head, tile, count, all, rows, s);
+    else score_tile(c, head, tile, count, all, rows, s);
     fetch_values(c, head, tile, all);
     soften_tile(task, fold, window, tile, c.dim, s);
-    weigh_tile(c, head, tile, count, rows, s);
+    if (widened) weigh_widened(c, head, tile, count, rows, s);
+    else weigh_tile(c, head, tile, count, rows, s);
   }
 }
 
@@ -260,15 +325,23 @@ inline void merge(const float* outputs, const Softmax* states, int64_t rows, int
 }
 
 // Stores the keys and values of one row, [kv_heads, dim] each, at its slot.
+template <class T>
 inline void store_row(const float* k, const float* v, int64_t slot, int64_t kv_heads, int64_t dim,
-                      int64_t block_size, float* keys, float* values) {
+                      int64_t block_size, T* keys, T* values) {
   const int64_t block = slot / block_size, place = slot % block_size;
   for (int64_t head = 0; head < kv_heads; ++head) {
     const int64_t base = (block * kv_heads + head) * dim * block_size;
     const float* key = k + head * dim;
-    for (int64_t d = 0; d < dim; ++d) keys[base + d * block_size + place] = key[d];
-    std::memcpy(values + base + place * dim, v + head * dim, dim * sizeof(float));
+    for (int64_t d = 0; d < dim; ++d) put(keys + base + d * block_size + place, key[d]);
+    for (int64_t d = 0; d < dim; ++d) put(values + base + place * dim + d, v[head * dim + d]);
   }
+}
+
+// The same into a cache of `Half` numbers or of `float`.
+inline void store_row(const float* k, const float* v, int64_t slot, int64_t kv_heads, int64_t dim,
+                      int64_t block_size, bool half, void* keys, void* values) {
+  if (half) store_row(k, v, slot, kv_heads, dim, block_size, (Half*)keys, (Half*)values);
+  else store_row(k, v, slot, kv_heads, dim, block_size, (float*)keys, (float*)values);
 }
 
 // What a call attends to: q is [rows, heads, dim] with rows `stride` apart, out without gaps.
@@ -277,14 +350,16 @@ struct Attention {
   int64_t num_tasks;
   const float* q;
   int64_t stride;
-  const float *keys, *values;
+  const void *keys, *values;
   const int32_t* tables;
   int64_t heads, kv_heads, dim, block_size, window;
+  bool half;  // the cache holds `Half` numbers, not `float`
   float* out;
 
   int64_t fold() const { return heads / kv_heads; }
-  Cache cache(const Task& task) const {
-    return {kv_heads, dim, block_size, keys, values, tables + task.table};
+  template <class T>
+  Cache<T> cache(const Task& task) const {
+    return {kv_heads, dim, block_size, (const T*)keys, (const T*)values, tables + task.table};
   }
 };
 
@@ -341,10 +416,11 @@ inline void write_result(const Attention& a, const Task& task, int64_t head, con
   }
 }
 
+template <class T>
 inline void attend_piece(const Attention& a, const Piece& piece, Pieces& pieces, Scratch& s) {
   const Task& task = a.tasks[piece.task];
   const int64_t rows = task.count * a.fold();
-  const Cache cache = a.cache(task);
+  const Cache<T> cache = a.cache<T>(task);
   load_queries(a, task, piece.head, s);
   if (piece.place >= 0) {
     attend_span(task, cache, piece.head, a.fold(), a.window, piece.span, s);
@@ -377,7 +453,9 @@ inline void attend(const Attention& a, Pieces& pieces) {
   pieces.plan(a);
   const int64_t count = int64_t(pieces.list.size());
 #pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < count; ++i) attend_piece(a, pieces.list[i], pieces, s);
+  for (int64_t i = 0; i < count; ++i)
+    if (a.half) attend_piece<Half>(a, pieces.list[i], pieces, s);
+    else attend_piece<float>(a, pieces.list[i], pieces, s);
   if (!pieces.shared) return;
 #pragma omp for schedule(static)
   for (int64_t i = 0; i < count; ++i) {

@@ -22,13 +22,14 @@ using linear::Weight;
 struct Layer {
   const float *attention_gain, *mlp_gain;
   const Weight *qkv, *output, *gate_up, *down;
-  float *keys, *values;     // of the cache
+  void *keys, *values;      // of the cache
   const float *cos, *sin;   // of every position, [max_context, dim]
   int64_t window;           // 0: none
 };
 
 struct Decoder {
   int64_t num_layers, hidden, heads, kv_heads, dim, intermediate, block_size;
+  int64_t half;  // 1: the cache holds numbers of 16 bits
   float eps;
   const Hadamard* hadamard;  // of what enters `down`, or null
   const Layer* layers;
@@ -68,33 +69,31 @@ struct Work {
 // for each other at the end.
 
 void quantise_normed(const float* x, const float* gain, const Decoder& d, int64_t rows,
-                     linear::Rows& out) {
-  const int64_t depth = linear::depth_of(d.hidden);
+                     const Weight& into, linear::Rows& out) {
   static thread_local std::vector<float> normed;
   normed.resize(d.hidden);
 #pragma omp for schedule(static)
   for (int64_t row = 0; row < rows; ++row) {
     rms_norm_row(x + row * d.hidden, gain, d.eps, d.hidden, normed.data());
-    out.scales[row] = linear::quantise(normed.data(), d.hidden, out.levels.data() + row * depth);
+    linear::quantise_row(into, normed.data(), row, out);
   }
 }
 
-void quantise_gated(const float* gate_up, const Decoder& d, int64_t rows, linear::Rows& out) {
-  const int64_t depth = linear::depth_of(d.intermediate);
+void quantise_gated(const float* gate_up, const Decoder& d, int64_t rows, const Weight& into,
+                    linear::Rows& out) {
   static thread_local std::vector<float> gated;
   gated.resize(d.intermediate);
 #pragma omp for schedule(static)
   for (int64_t row = 0; row < rows; ++row) {
     silu_mul_row(gate_up + 2 * row * d.intermediate, d.intermediate, d.hadamard, gated.data());
-    out.scales[row] = linear::quantise(gated.data(), d.intermediate, out.levels.data() + row * depth);
+    linear::quantise_row(into, gated.data(), row, out);
   }
 }
 
-void quantise_plain(const float* x, int64_t width, int64_t rows, linear::Rows& out) {
-  const int64_t depth = linear::depth_of(width);
+void quantise_plain(const float* x, int64_t rows, const Weight& into, linear::Rows& out) {
 #pragma omp for schedule(static)
   for (int64_t row = 0; row < rows; ++row)
-    out.scales[row] = linear::quantise(x + row * width, width, out.levels.data() + row * depth);
+    linear::quantise_row(into, x + row * into.in, row, out);
 }
 
 void rotate_and_store(float* qkv, const Decoder& d, const Layer& layer, const Step& step) {
@@ -106,7 +105,7 @@ void rotate_and_store(float* qkv, const Decoder& d, const Layer& layer, const St
     for (int64_t head = 0; head < rotated; ++head)
       rotate_head(x + head * d.dim, layer.cos + angle, layer.sin + angle, d.dim);
     store_row(x + d.heads * d.dim, x + rotated * d.dim, step.slots[row], d.kv_heads, d.dim,
-              d.block_size, layer.keys, layer.values);
+              d.block_size, d.half, layer.keys, layer.values);
   }
 }
 
@@ -114,7 +113,7 @@ void attend_all(const float* qkv, const Decoder& d, const Layer& layer, const St
                 Pieces& pieces, float* out) {
   const int64_t stride = (d.heads + 2 * d.kv_heads) * d.dim;
   attend({step.tasks, step.num_tasks, qkv, stride, layer.keys, layer.values, step.tables, d.heads,
-          d.kv_heads, d.dim, d.block_size, layer.window, out},
+          d.kv_heads, d.dim, d.block_size, layer.window, d.half != 0, out},
          pieces);
 }
 
@@ -131,7 +130,7 @@ void keep_wanted(const Decoder& d, const Step& step, float* x, float* attended) 
 
 void run_layer(const Decoder& d, const Layer& layer, const Step& step, bool last, float* x,
                Work& work) {
-  quantise_normed(x, layer.attention_gain, d, step.rows, work.quantised);
+  quantise_normed(x, layer.attention_gain, d, step.rows, *layer.qkv, work.quantised);
   linear::multiply(*layer.qkv, work.quantised, step.rows, false, work.qkv.data());
   rotate_and_store(work.qkv.data(), d, layer, step);
   int64_t rows = step.rows;
@@ -139,11 +138,11 @@ void run_layer(const Decoder& d, const Layer& layer, const Step& step, bool last
   if (!rows) return;
   attend_all(work.qkv.data(), d, layer, step, work.pieces, work.attended.data());
   if (last) keep_wanted(d, step, x, work.attended.data());
-  quantise_plain(work.attended.data(), d.heads * d.dim, rows, work.quantised);
+  quantise_plain(work.attended.data(), rows, *layer.output, work.quantised);
   linear::multiply(*layer.output, work.quantised, rows, true, x);
-  quantise_normed(x, layer.mlp_gain, d, rows, work.quantised);
+  quantise_normed(x, layer.mlp_gain, d, rows, *layer.gate_up, work.quantised);
   linear::multiply(*layer.gate_up, work.quantised, rows, false, work.gate_up.data());
-  quantise_gated(work.gate_up.data(), d, rows, work.quantised);
+  quantise_gated(work.gate_up.data(), d, rows, *layer.down, work.quantised);
   linear::multiply(*layer.down, work.quantised, rows, true, x);
 }
 

@@ -44,14 +44,13 @@ extern "C" WEIR_EXPORT void weir_linear_int8(const Weight* weight, const float* 
   static thread_local Rows own;  // the caller's; shared with the threads of this call
   Rows& q = own;
   const Weight& w = *weight;
-  const int64_t depth = depth_of(w.in);
   q.fit(rows, w.in);
 #pragma omp parallel num_threads(threads)
   {
     const Tiles tiles;
 #pragma omp for schedule(static)
     for (int64_t row = 0; row < rows; ++row)
-      q.scales[row] = quantise(x + row * w.in, w.in, q.levels.data() + row * depth);
+      quantise_row(w, x + row * w.in, row, q);
     multiply(w, q, rows, false, y);
   }
 }

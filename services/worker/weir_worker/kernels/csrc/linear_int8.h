@@ -38,6 +38,7 @@ struct Weight {
   const int32_t* offsets;  // [padded out], 128 * sum of a weight row
   const float* scales;     // [padded out]
   const float* bias;       // [padded out] or null
+  int64_t fine;            // 1: of activations in two terms, the second what the first rounds off
 };
 
 inline int64_t depth_of(int64_t in) { return (in + kDepth - 1) / kDepth * kDepth; }
@@ -45,11 +46,13 @@ inline int64_t depth_of(int64_t in) { return (in + kDepth - 1) / kDepth * kDepth
 struct Rows {
   std::vector<uint8_t> levels;  // [rows, depth], and rows of any content that fill up tiles
   std::vector<float> scales;    // [rows]
+  std::vector<uint8_t> rest_levels;  // of the second terms, likewise
+  std::vector<float> rest_scales;
 
   void fit(int64_t rows, int64_t in) {
     const size_t size = (rows + 31) * depth_of(in);
-    if (levels.size() < size) levels.resize(size);
-    if (scales.size() < size_t(rows)) scales.resize(rows);
+    if (levels.size() < size) levels.resize(size), rest_levels.resize(size);
+    if (scales.size() < size_t(rows)) scales.resize(rows), rest_scales.resize(rows);
   }
 };
 
@@ -185,6 +188,22 @@ inline float quantise(const float* x, int64_t in, uint8_t* out) {
   return peak / 127.0f;
 }
 
+// A row of activations for a weight, into its place.
+inline void quantise_row(const Weight& w, const float* x, int64_t row, Rows& out) {
+  const int64_t depth = depth_of(w.in);
+  uint8_t* levels = out.levels.data() + row * depth;
+  const float scale = out.scales[row] = quantise(x, w.in, levels);
+  if (!w.fine) return;
+  static thread_local std::vector<float> rest;
+  rest.resize(w.in);
+  const int zero = kUnsigned ? 128 : 0;
+  for (int64_t i = 0; i < w.in; ++i) {
+    const int level = kUnsigned ? levels[i] - zero : int8_t(levels[i]);
+    rest[i] = x[i] - scale * float(level);
+  }
+  out.rest_scales[row] = quantise(rest.data(), w.in, out.rest_levels.data() + row * depth);
+}
+
 // What is added is rounded before, whether or not it is written in between.
 inline Floats kept(Floats v) {
 #if defined(__AVX512F__)
@@ -195,16 +214,16 @@ inline Floats kept(Floats v) {
   return v;
 }
 
-// `columns` outputs of a row; `add`: to what is in y.
-inline void finish(const int32_t* sums, float row_scale, const Weight& w, int64_t first,
-                   int64_t columns, bool add, float* y) {
+// `columns` outputs of a row; `add`: to what is in y. `bias` is the weight's or null.
+inline void finish(const int32_t* sums, float row_scale, const Weight& w, const float* bias,
+                   int64_t first, int64_t columns, bool add, float* y) {
   float line[kPanel];
   for (int part = 0; part < kPanel; part += kLanes) {
     Ints sum = load_ints(sums + part);
     if (kUnsigned) sum -= load_ints(w.offsets + first + part);
     const Floats scale = load(w.scales + first + part) * row_scale;
     Floats value = kept(__builtin_convertvector(sum, Floats) * scale);
-    if (w.bias) value = kept(value + load(w.bias + first + part));
+    if (bias) value = kept(value + load(bias + first + part));
     if (columns < kPanel) {
       store(line + part, value);
     } else {
@@ -233,10 +252,16 @@ inline void multiply_strip(const Weight& w, const Rows& x, int64_t s, int64_t fr
     height = (to - row + pieces - 1) / pieces;
     const int8_t* packed = w.packed + first * depth;
     const bool last = row + height == to && left > kPanel;
-    multiply_rows(x.levels.data() + row * depth, height, depth, packed,
-                  last ? packed + depth * kPanel : packed, sums);
+    const int8_t* next = last ? packed + depth * kPanel : packed;
+    const int64_t columns = left < kPanel ? left : kPanel;
+    multiply_rows(x.levels.data() + row * depth, height, depth, packed, next, sums);
     for (int64_t r = 0; r < height; ++r)
-      finish(sums + r * kPanel, x.scales[row + r], w, first, left < kPanel ? left : kPanel, add,
+      finish(sums + r * kPanel, x.scales[row + r], w, w.bias, first, columns, add,
+             y + (row + r) * w.out + first);
+    if (!w.fine) continue;
+    multiply_rows(x.rest_levels.data() + row * depth, height, depth, packed, next, sums);
+    for (int64_t r = 0; r < height; ++r)
+      finish(sums + r * kPanel, x.rest_scales[row + r], w, nullptr, first, columns, true,
              y + (row + r) * w.out + first);
   }
 }

@@ -83,6 +83,11 @@ inline float quantise(const float* x, int64_t in, int16_t* out) {
   return peak / level;
 }
 
+// A row of activations for a weight, into its place.
+inline void quantise_row(const Weight& w, const float* x, int64_t row, Rows& out) {
+  out.scales[row] = quantise(x, w.in, out.levels.data() + row * depth_of(w.in));
+}
+
 // sums of R rows by one strip; `next` is fetched meanwhile, a strip that is read soon.
 template <int R>
 inline void strip(const int16_t* x, int64_t depth, const int8_t* w, const int8_t* next,

@@ -32,6 +32,31 @@ inline Floats load(const float* p) {
   return v;
 }
 
+// A number of 16 bits (IEEE binary16) in memory; all arithmetic is in 32.
+struct Half {
+  uint16_t bits;
+};
+
+#if defined(__AVX512F__)
+inline Floats load(const Half* p) {
+  return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+}
+#else
+inline Floats load(const Half* p) {
+  return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
+}
+#endif
+
+// The nearest one, the largest for what is beyond; NaN stays.
+inline Half half(float x) {
+  constexpr float kMost = 65504.0f;
+  const float held = x > kMost ? kMost : x < -kMost ? -kMost : x;
+  return {_cvtss_sh(held, _MM_FROUND_TO_NEAREST_INT)};
+}
+
+inline void put(float* p, float x) { *p = x; }
+inline void put(Half* p, float x) { *p = half(x); }
+
 inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
 
 inline Floats spread(float x) { return x - Floats{}; }
