@@ -108,8 +108,9 @@ class WorkerSettings(ServiceSettings):
     max_step_ms: float = Field(
         0,
         ge=0,
-        description="predicted time that prefill may stretch a step with decodes to; 0: 2.75 "
-        "times that of the decodes alone when the last prompt joined them",
+        description="predicted time that prefill may stretch a step with decodes to; 0: 2.3 "
+        "that of the decodes alone when the last prompt joined them, and 50 ms in any case for "
+        "prompts of at most max_step_tokens",
     )
     cache_ttl_s: float = Field(
         3600, ge=0, description="age at which an unused cached KV block is given up; 0: none"

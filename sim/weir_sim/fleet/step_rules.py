@@ -13,8 +13,10 @@ from weir_sim.setup import Batching, WorkerSpec
 
 _SMALL_CHUNK = 16
 _SIDE_BY_SIDE = 4
-_LEAST_PREFILL = 4
-_STRETCH = 2.75
+_LEAST_PREFILL = 2
+_STRETCH = 2.3
+_LEAST_STRETCH = 1.5
+_UNSEEN_S = 0.05
 
 
 class Batch(Protocol):
@@ -132,7 +134,14 @@ def _shrink(batch: Batch, shares: list[int]) -> list[int]:
     context = batch.decoding.context()
     batch.joined = then, context_then = batch.joined or (decodes, context)
     at_most = min(context, context_then * decodes // then)
-    most_s = batch.spec.max_step_s or _STRETCH * batch.cost.step_s(0, 0, decodes, at_most)
+    most_s = batch.spec.max_step_s or max(
+        _STRETCH * batch.cost.step_s(0, 0, decodes, at_most),
+        _LEAST_STRETCH * batch.cost.step_s(0, 0, decodes, context),
+    )
+    if not batch.spec.max_step_s and all(
+        sequence.total <= batch.spec.max_step_tokens for sequence in batch.prefilling
+    ):
+        most_s = max(most_s, _UNSEEN_S)
 
     def shares_of(tokens: int) -> list[int]:
         return [tokens] if len(shares) == 1 else prefill_shares(batch.prefilling, tokens)

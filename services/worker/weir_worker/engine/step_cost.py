@@ -65,16 +65,15 @@ def chunk_context(start: int, length: int) -> int:
 class StepCost:
     """Time of a step, linear in its rows, in what they attend to and in the KV that is read.
 
-    Decodes are learned from steps without prefill, prefill from what it adds to them: each
-    keeps what it knows while the other runs alone. What was never seen costs nothing.
+    One fit of all steps: while prompts come all the time no step decodes alone, and what grows
+    with the decodes must not be taken for the price of prefill. What was never seen costs nothing.
     """
 
     def __init__(self) -> None:
         self._most_prefills = 0
         self._most_context = 0
         self._decode_steps = 0
-        self._decode = LinearFit(3)
-        self._prefill = LinearFit(4)
+        self._fit = LinearFit(6)
 
     def wants(self, prefills: bool) -> bool:
         """Whether the step that ran is to be observed: of those that decode alone, one in 8."""
@@ -88,9 +87,7 @@ class StepCost:
         if shape.prefills:
             self._most_prefills = max(self._most_prefills, shape.prefills)
             self._most_context = max(self._most_context, shape.prefill_context)
-            self._prefill.observe(_prefill_features(shape), us - self._decode_part(shape))
-        else:
-            self._decode.observe(_decode_features(shape), us)
+        self._fit.observe(_features(shape), us)
 
     def knows(self, shape: StepShape) -> bool:
         """Whether its prefill is not far beyond all that ran: a prediction can be believed.
@@ -103,19 +100,17 @@ class StepCost:
 
     def predict_us(self, shape: StepShape) -> float:
         """Predict the time of a step, microseconds; 0 while nothing is known."""
-        if not shape.prefills:
-            return self._decode.predict(_decode_features(shape)) if shape.decodes else 0.0
-        return self._decode_part(shape) + self._prefill.predict(_prefill_features(shape))
-
-    def _decode_part(self, shape: StepShape) -> float:
-        """What decodes add to a step: its fixed part, reading the weights, is there anyway."""
-        return self._decode.predict((0.0, *_decode_features(shape)[1:]))
+        if not shape.prefills and not shape.decodes:
+            return 0.0
+        return self._fit.predict(_features(shape))
 
 
-def _decode_features(shape: StepShape) -> Sequence[float]:
-    return 1.0, shape.decodes / 64, shape.decode_context / 65_536
-
-
-def _prefill_features(shape: StepShape) -> Sequence[float]:
-    context, reads = shape.prefill_context / 131_072, shape.prefill_reads / 8_192
-    return 1.0, shape.prefills / 64, context, reads
+def _features(shape: StepShape) -> Sequence[float]:
+    return (
+        1.0,
+        shape.decodes / 64,
+        shape.decode_context / 65_536,
+        shape.prefills / 64,
+        shape.prefill_context / 131_072,
+        shape.prefill_reads / 8_192,
+    )
