@@ -200,7 +200,7 @@ def test_decodes_over_the_context_bound_take_turns() -> None:
     driver = timed_driver(max_step_tokens=512, max_step_context_tokens=700)
     lengths = {"a": 300, "b": 300, "c": 300, "d": 20, "huge": 900}
     for name, length in lengths.items():
-        driver.submit(name, [97] * length, 40, tenant=name)
+        driver.submit(name, [97] * length, 200, tenant=name)
     while any(not driver.record(name).prefilled for name in lengths):
         driver.step()
     start = {name: len(driver.record(name).tokens) for name in lengths}
@@ -214,7 +214,7 @@ def test_decodes_over_the_context_bound_take_turns() -> None:
     assert min(gained.values()) >= 20 // 3 - 1, "nobody waits for more than the others' turns"
     driver.run()
     for name, length in lengths.items():
-        assert driver.record(name).tokens == expected_output([97] * length, 40)
+        assert driver.record(name).tokens == expected_output([97] * length, 200)
 
 
 def test_the_cost_of_a_step_is_learned_from_steps() -> None:

@@ -21,6 +21,7 @@ from weir_worker.engine.deadlines import Deadlines
 from weir_worker.engine.events import Failure, FinishReason, KvFrame, StepOutput
 from weir_worker.engine.intake import Intake, ServedModel
 from weir_worker.engine.limits import StepLimits
+from weir_worker.engine.memory_ahead import MemoryAhead
 from weir_worker.engine.news import News
 from weir_worker.engine.owed_text import EndOfText, OwedText, say
 from weir_worker.engine.planner import StepPlanner
@@ -68,6 +69,7 @@ class Engine:
         limits: StepLimits,
         clock: Clock,
         compile_grammar: Compile | None = None,
+        ahead: MemoryAhead | None = None,
     ) -> None:
         self.planner = StepPlanner(kv, limits)
         self._runner = runner
@@ -79,6 +81,7 @@ class Engine:
         self._news = News(kv, self.planner, clock)
         self._sequences: dict[str, Sequence] = {}
         self._deadlines = Deadlines(self._holds)
+        self._ahead = ahead
         self._owed = OwedText()
         self._ended: list[EndOfText] = []
         self._stalled_steps = 0
@@ -162,6 +165,8 @@ class Engine:
     def heartbeat(self) -> StepOutput:
         """Return what happened without a step: an idle engine's sign of life."""
         self._settle_text()
+        if self._ahead is not None:
+            self._ahead.idle()
         self._kv.advance(self._clock.monotonic_us())
         return self._with_kv(self._news.take(None), _SCANNED_IDLE)
 

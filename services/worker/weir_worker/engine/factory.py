@@ -11,6 +11,7 @@ from weir_worker.engine.engine import Engine
 from weir_worker.engine.events import Ready
 from weir_worker.engine.intake import ServedModel
 from weir_worker.engine.limits import StepLimits
+from weir_worker.engine.memory_ahead import MemoryAhead
 from weir_worker.engine.null_folder import ensure_null_model
 from weir_worker.engine.null_model import KV_BYTES_PER_TOKEN, MODEL_TYPE, NullRunner
 from weir_worker.engine.runtime import Runtime
@@ -50,20 +51,22 @@ def build_engine(config: EngineConfig) -> StartedEngine:
         eos_token_ids=folder.eos_token_ids,
         tokenizer_fingerprint=bytes.fromhex(folder.tokenizer_fingerprint),
     )
+    kv = KvManager(
+        num_blocks,
+        config.block_size,
+        cache_ttl_us=round(config.cache_ttl_s * 1e6),
+        verify_tokens=config.verify_kv_tokens,
+        host=runtime.host(config.kv_host_memory_bytes),
+    )
     engine = Engine(
         model,
         runtime.runner,
-        KvManager(
-            num_blocks,
-            config.block_size,
-            cache_ttl_us=round(config.cache_ttl_s * 1e6),
-            verify_tokens=config.verify_kv_tokens,
-            host=runtime.host(config.kv_host_memory_bytes),
-        ),
+        kv,
         detokenizer_factory(folder.load_tokenizer()),
         limits,
         SystemClock(),
         _grammar_compiler(folder),
+        MemoryAhead(kv.pool, runtime.touch),
     )
     return StartedEngine(engine, _ready(config, model, runtime, num_blocks))
 

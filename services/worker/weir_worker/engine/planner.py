@@ -8,7 +8,7 @@ from weir_worker.engine.decode_turns import DecodeTurns
 from weir_worker.engine.limits import StepLimits
 from weir_worker.engine.prefill_shares import prefill_shares
 from weir_worker.engine.sequence import Sequence, Status
-from weir_worker.engine.step_cost import StepCost, StepShape
+from weir_worker.engine.step_cost import Prediction, StepCost, StepShape
 from weir_worker.engine.step_plan import StepPlan
 from weir_worker.engine.victims import choose_victim, choose_victim_of
 from weir_worker.engine.waiting import WaitingQueue
@@ -23,7 +23,7 @@ _TOLD_CHUNK = 64
 # Beside decodes a step prefills so much, however dear it is: every prompt advances.
 LEAST_PREFILL = 2
 # How much longer a step may take than its decodes alone did when the last prompt joined them.
-STRETCH = 2.3
+STRETCH = 2.2
 # And than they do now: were they to fill that time themselves, no prompt would ever end.
 LEAST_STRETCH = 1.5
 # And how long in any case for prompts that one step could hold: a reader sees no such gap, and
@@ -54,8 +54,9 @@ class StepPlanner:
         self._passed: list[str] = []
         self._kv = kv
         self._preempted = False
-        # Decodes when the last prompt joined them; None: with the next step.
-        self._joined: StepShape | None = None
+        # Decodes when the last prompt joined them, and what was known of steps; None: with the
+        # next step. Steps that are all alike then do not tell decodes and prefill apart.
+        self._joined: tuple[StepShape, Prediction] | None = None
 
     def has_work(self) -> bool:
         """Whether any sequence runs or waits."""
@@ -245,9 +246,10 @@ class StepPlanner:
         They read more with every token. Were the bound to grow with them, a stream that waits
         for a long prompt would wait longer and longer.
         """
-        self._joined = self._joined or decodes
-        then = self.cost.predict_us(decodes.with_context_of(self._joined))
-        return max(STRETCH * then, LEAST_STRETCH * self.cost.predict_us(decodes))
+        self._joined = self._joined or (decodes, self.cost.now())
+        before, known = self._joined
+        then = known.predict_us(decodes.with_context_of(before))
+        return max(STRETCH * then, LEAST_STRETCH * known.predict_us(decodes))
 
     def _is_short(self, sequence: Sequence) -> bool:
         return len(sequence.token_ids) <= self.limits.max_step_tokens

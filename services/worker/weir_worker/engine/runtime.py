@@ -11,6 +11,10 @@ def _nothing(num_blocks: int, block_size: int) -> None:
     """Allocate no memory."""
 
 
+def _touch_nothing(first: int, count: int) -> None:
+    """All memory is there."""
+
+
 def _no_host(memory_bytes: int) -> None:
     """There is nothing to keep in the memory of the host."""
 
@@ -26,6 +30,7 @@ class Runtime:
         batch_invariant: the self-test held that batch-mates and chunks change no bit.
         embeddings: the runner sums up hidden states.
         allocate: makes the KV cache, (blocks, tokens of a block); raises WeirError.
+        touch: makes the memory of so many blocks from an index on, once the cache is there.
         host: makes a store for KV in the memory of the host, of so many bytes at most, once the
             cache is there; None where there is no use in one.
     """
@@ -39,4 +44,5 @@ class Runtime:
     kernels: str = "off"
     embeddings: bool = False
     allocate: Callable[[int, int], None] = _nothing
+    touch: Callable[[int, int], None] = _touch_nothing
     host: Callable[[int], KvStore | None] = _no_host

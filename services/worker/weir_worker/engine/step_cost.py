@@ -62,6 +62,20 @@ def chunk_context(start: int, length: int) -> int:
     return length * start + length * (length + 1) // 2
 
 
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What was known of the time of steps at one moment."""
+
+    coefficients: Sequence[float]
+
+    def predict_us(self, shape: StepShape) -> float:
+        """Predict the time of a step, microseconds; 0 if nothing was known."""
+        if not shape.prefills and not shape.decodes:
+            return 0.0
+        pairs = zip(self.coefficients, _features(shape), strict=True)
+        return sum([coefficient * feature for coefficient, feature in pairs])
+
+
 class StepCost:
     """Time of a step, linear in its rows, in what they attend to and in the KV that is read.
 
@@ -100,9 +114,11 @@ class StepCost:
 
     def predict_us(self, shape: StepShape) -> float:
         """Predict the time of a step, microseconds; 0 while nothing is known."""
-        if not shape.prefills and not shape.decodes:
-            return 0.0
-        return self._fit.predict(_features(shape))
+        return self.now().predict_us(shape)
+
+    def now(self) -> Prediction:
+        """What is known now."""
+        return Prediction(self._fit.coefficients())
 
 
 def _features(shape: StepShape) -> Sequence[float]:

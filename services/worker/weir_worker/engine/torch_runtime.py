@@ -73,8 +73,13 @@ def torch_runtime(config: EngineConfig, folder: ModelFolder, built: Built | None
         kernels=model.kernels if isinstance(model, LlamaModel) else "off",
         embeddings=alone,
         allocate=allocate,
+        touch=model.touch_kv if isinstance(model, LlamaModel) else _touch_nothing,
         host=lambda memory_bytes: _host_tier(model, memory_bytes),
     )
+
+
+def _touch_nothing(first: int, count: int) -> None:
+    """Each rank's memory comes when it is written."""
 
 
 def _check_host_memory(config: EngineConfig, device: torch.device) -> None:

@@ -27,7 +27,8 @@ class BlockPool:
 
     Attributes:
         accounts: tenants with blocks, sessions or open tables.
-        free: blocks without content.
+        free: blocks without content; those that were never taken are last, by index.
+        ever_taken: leading blocks of which each was taken once.
         published: findable blocks by hash.
         cached, pinned: how many blocks are in that state.
         evictable: tenants with cached blocks.
@@ -41,6 +42,7 @@ class BlockPool:
         self.blocks = tuple(Block(index) for index in range(num_blocks))
         self.accounts: dict[str, TenantAccount] = {}
         self.free = BlockList(self.blocks)
+        self.ever_taken = 0
         self.published: dict[bytes, Block] = {}
         self.cached = 0
         self.pinned = 0
@@ -93,6 +95,8 @@ class BlockPool:
         """
         loser = None if len(self.free) else self.evictable.top()
         block = self.free.pop_first() if loser is None else self._evict(loser)
+        if block.index >= self.ever_taken:
+            self.ever_taken = block.index + 1
         block.account = account
         block.ref_count = 1
         account.running += 1

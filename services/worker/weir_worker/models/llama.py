@@ -117,6 +117,10 @@ class LlamaModel:
         if self._decoder is not None:
             self._decoder.bind(self._cache, [self._rotary[kind.rope] for kind in config.layers])
 
+    def touch_kv(self, first: int, count: int) -> None:
+        """Have the memory of so many blocks made; see `PagedKvCache.touch`."""
+        self.kv_cache.touch(first, count)
+
     def clear_kv(self, blocks: Sequence[int]) -> None:
         """See `CausalModel.clear_kv`."""
         if self._cache is not None:
