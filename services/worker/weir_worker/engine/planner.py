@@ -246,6 +246,8 @@ class StepPlanner:
         They read more with every token. Were the bound to grow with them, a stream that waits
         for a long prompt would wait longer and longer.
         """
+        if self._joined is None and not self.cost.tells_decodes:
+            return 0.0
         self._joined = self._joined or (decodes, self.cost.now())
         before, known = self._joined
         then = known.predict_us(decodes.with_context_of(before))

@@ -7,6 +7,8 @@ from weir_worker.engine.linear_fit import LinearFit
 
 # Steps that decode alone are many and alike.
 _ALL_OF_THE_FIRST, _ONE_IN = 32, 8
+# Steps with prefill that tell decodes and prefill apart, if none without was seen.
+_ENOUGH = 64
 # A step is within what is known if it does at most so many times what any did.
 _FURTHER = 2
 # And however little ran so far, if it does no more than a prompt of so many tokens.
@@ -87,6 +89,7 @@ class StepCost:
         self._most_prefills = 0
         self._most_context = 0
         self._decode_steps = 0
+        self._decodes_seen = 0
         self._fit = LinearFit(6)
 
     def wants(self, prefills: bool) -> bool:
@@ -101,6 +104,8 @@ class StepCost:
         if shape.prefills:
             self._most_prefills = max(self._most_prefills, shape.prefills)
             self._most_context = max(self._most_context, shape.prefill_context)
+        else:
+            self._decodes_seen += 1
         self._fit.observe(_features(shape), us)
 
     def knows(self, shape: StepShape) -> bool:
@@ -115,6 +120,11 @@ class StepCost:
     def predict_us(self, shape: StepShape) -> float:
         """Predict the time of a step, microseconds; 0 while nothing is known."""
         return self.now().predict_us(shape)
+
+    @property
+    def tells_decodes(self) -> bool:
+        """Whether enough ran to tell what decodes cost alone."""
+        return self._decodes_seen > 0 or self._fit.samples >= _ENOUGH
 
     def now(self) -> Prediction:
         """What is known now."""
