@@ -11,6 +11,7 @@ from weir_worker.engine.client import EngineClient
 from weir_worker.engine.config import EngineConfig
 
 FP32 = "fp32"
+FP32_KERNELS = "fp32_kernels"
 INT8 = "int8"
 KERNELS = "int8_kernels"
 # Fastest first: parts that do not compare modes take the first one that starts.
@@ -20,6 +21,7 @@ _MODES: dict[str, dict[str, Any]] = {
     KERNELS: {"precision": "int8", "kernels": "required"},
     INT8: {"precision": "int8", "kernels": "off"},
     FP32: {"precision": "fp32", "kernels": "off"},
+    FP32_KERNELS: {"precision": "fp32", "kernels": "required"},
 }
 
 

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 from bench.engine_alone import output_tokens_per_second
-from bench.engine_modes import FP32, INT8, KERNELS, open_mode
+from bench.engine_modes import FP32, FP32_KERNELS, INT8, KERNELS, open_mode
 from bench.peers.peer_process import RUNNERS, PeerFailed, open_peer
 from bench.samples import Budget, Samples, say
 from bench.workload import Shape
@@ -73,7 +73,7 @@ class Race:
                 await self._each(run, self._shapes, budget)
 
     async def _load(self, stack: AsyncExitStack) -> None:
-        for mode in (INT8, KERNELS, FP32):
+        for mode in (INT8, KERNELS, FP32, FP32_KERNELS):
             try:
                 opened = open_mode(self._model, [mode], _KV_BYTES)
                 _, engine = await stack.enter_async_context(opened)
@@ -113,11 +113,14 @@ def race_figures(samples: Samples, peers: Sequence[str]) -> dict[str, Any]:
         "tok_s_1_fp32": samples.median(f"{FP32}/1"),
         "tok_s_16_kernels": samples.median(f"{KERNELS}/16"),
         "tok_s_1_kernels": samples.median(f"{KERNELS}/1"),
+        "tok_s_16_fp32_kernels": samples.median(f"{FP32_KERNELS}/16"),
+        "tok_s_1_fp32_kernels": samples.median(f"{FP32_KERNELS}/1"),
         "ratio_best_peer_16": _best(samples, INT8, "16"),
         "ratio_best_peer_1": _best(samples, INT8, "1"),
         "ratio_best_peer_16_kernels": _best(samples, KERNELS, "16"),
         "ratio_best_peer_1_kernels": _best(samples, KERNELS, "1"),
         "ratio_vllm_fp32_16": samples.ratio(f"{FP32}/16", "vllm/16"),
+        "ratio_vllm_fp32_16_kernels": samples.ratio(f"{FP32_KERNELS}/16", "vllm/16"),
     }
     figures["peers"] = {
         name: {f"tok_s_{key}": samples.median(f"{name}/{key}") for key in ("16", "1")}
