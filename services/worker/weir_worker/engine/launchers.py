@@ -1,6 +1,7 @@
 """Two ways to start an engine: in a spawned process, or in a thread for tests."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -65,7 +66,9 @@ class ProcessLauncher:
             theirs.close()
         # A few hundred bytes into an empty socket buffer: this does not block.
         frame = msgspec.msgpack.encode(self._config)
-        ours.sendall(struct.pack("<I", len(frame)) + frame)
+        # A process that has died already reads nothing; who waits for its answer finds its end.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            ours.sendall(struct.pack("<I", len(frame)) + frame)
         return ours
 
     async def wait(self, timeout_s: float) -> str:
