@@ -1,10 +1,13 @@
 """Servers that the tests of a session share."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import redis
 
 from tests.ratelimiter.valkey import Valkey, ValkeyCluster, running_cluster, running_valkey
+from weir_ratelimiter.store.redis.options import RedisOptions
+from weir_ratelimiter.store.redis.store import RedisStore
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +27,21 @@ def valkey(valkey_server: Valkey) -> Valkey:
     """A shared server, empty. A test that kills or pauses one runs its own."""
     valkey_server.flush()
     return valkey_server
+
+
+@pytest.fixture
+async def store(valkey: Valkey) -> AsyncIterator[RedisStore]:
+    """On the shared server, and patient with a machine that stands still."""
+    opened = await RedisStore.open(valkey.url, RedisOptions(timeout_s=20))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def client(valkey: Valkey) -> Iterator[redis.Redis]:
+    """A look at the shared server, whose answers are bytes."""
+    with redis.Redis(port=valkey.port) as opened:
+        yield opened
 
 
 @pytest.fixture

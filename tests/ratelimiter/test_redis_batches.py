@@ -1,9 +1,7 @@
 """Calls of one turn of the event loop travel to the server together, and fail apart."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
-import pytest
 import redis
 
 from tests.ratelimiter.builders import bucket, command, exact, record_of
@@ -22,19 +20,6 @@ PATIENT = RedisOptions(timeout_s=20)
 LIMITS = (bucket("tenant:acme/rps", Resource.REQUESTS, 500, period_ms=10**9),)
 BY_KEY = {limit.key: limit for limit in LIMITS}
 MANY = 100
-
-
-@pytest.fixture
-async def store(valkey: Valkey) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore.open(valkey.url, PATIENT)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def client(valkey: Valkey) -> Iterator[redis.Redis]:
-    with valkey.client() as opened:
-        yield opened
 
 
 async def test_calls_of_one_turn_need_a_connection_for_each_batch(

@@ -1,12 +1,10 @@
 """Calls go in brief, by the digest of their plan, and in full only to a server that asks for it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
-import pytest
 import redis
 
 from tests.ratelimiter.builders import bucket, command, exact, lease, record_of
-from tests.ratelimiter.valkey import Valkey
 from weir_ratelimiter.domain.extension import Extension
 from weir_ratelimiter.domain.limit import Resource
 from weir_ratelimiter.domain.reservation import Reservation
@@ -28,19 +26,6 @@ PROBE = Library.of(
     ("numbers", "layout", "plans"),
     {"probe": "local plan = plan_of(ARGV[1])\nreturn plan and plan.fields[1] or BRIEF"},
 )
-
-
-@pytest.fixture
-async def store(valkey: Valkey) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore.open(valkey.url, PATIENT)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def client(valkey: Valkey) -> Iterator[redis.Redis]:
-    with redis.Redis(port=valkey.port) as opened:
-        yield opened
 
 
 async def test_limits_that_a_server_knows_are_not_sent_again(

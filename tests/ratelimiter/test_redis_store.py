@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,19 +36,6 @@ LIMITS = (
     lease("tenant:acme/parallel", 8),
 )
 BY_KEY = {limit.key: limit for limit in LIMITS}
-
-
-@pytest.fixture
-async def store(valkey: Valkey) -> AsyncIterator[RedisStore]:
-    opened = await RedisStore.open(valkey.url, PATIENT)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def client(valkey: Valkey) -> Iterator[redis.Redis]:
-    with redis.Redis(port=valkey.port) as opened:
-        yield opened
 
 
 def functions_sent(client: redis.Redis) -> dict[str, int]:
