@@ -12,11 +12,11 @@ _TRUSTED = 16
 class LinearFit:
     """Fits y = sum(c_i * x_i), c_i >= 0, to recent samples (exponential forgetting).
 
-    Normal equations, solved when a prediction is asked for: coefficients that come out negative
-    are set to 0 and the rest is solved again (an active set of at most `size` rounds). A ridge
-    holds them at their last values, so that what recent samples do not tell apart is not
-    forgotten. A sample far above its prediction is left out, as a step that the machine
-    interrupted teaches nothing; the third in a row is believed.
+    Normal equations, solved when the coefficients are asked for: those that come out negative are
+    set to 0 and the rest is solved again (an active set of at most `size` rounds). A ridge holds
+    them at their last values, so that what recent samples do not tell apart is not forgotten. A
+    sample far above its prediction is left out, as a step that the machine interrupted teaches
+    nothing; the third in a row is believed.
 
     Args:
         size: features; each should be about 1 where it is large.
@@ -37,7 +37,7 @@ class LinearFit:
     def observe(self, features: Sequence[float], value: float) -> None:
         """Take a sample; a value below 0 counts as 0."""
         value = max(0.0, value)
-        odd = self.samples >= _TRUSTED and value > _OUTLIER * _product(self._last, features)
+        odd = self.samples >= _TRUSTED and value > _OUTLIER * product(self._last, features)
         self._odd = self._odd + 1 if odd else 0
         if 0 < self._odd < _IN_A_ROW:
             return
@@ -50,10 +50,6 @@ class LinearFit:
         self._stale = True
         if self.samples % _TRUSTED == 0:
             self.coefficients()
-
-    def predict(self, features: Sequence[float]) -> float:
-        """Predict the value at `features`."""
-        return _product(self.coefficients(), features)
 
     def coefficients(self) -> list[float]:
         """Return the coefficients; 0 where nothing is known."""
@@ -97,5 +93,6 @@ class LinearFit:
         return solution
 
 
-def _product(coefficients: Sequence[float], features: Sequence[float]) -> float:
+def product(coefficients: Sequence[float], features: Sequence[float]) -> float:
+    """The value that coefficients give features."""
     return sum([c * x for c, x in zip(coefficients, features, strict=True)])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from weir_worker.engine.linear_fit import LinearFit
+from weir_worker.engine.linear_fit import LinearFit, product
 
 # Steps that decode alone are many and alike.
 _ALL_OF_THE_FIRST, _ONE_IN = 32, 8
@@ -74,8 +74,7 @@ class Prediction:
         """Predict the time of a step, microseconds; 0 if nothing was known."""
         if not shape.prefills and not shape.decodes:
             return 0.0
-        pairs = zip(self.coefficients, _features(shape), strict=True)
-        return sum([coefficient * feature for coefficient, feature in pairs])
+        return product(self.coefficients, _features(shape))
 
 
 class StepCost:
