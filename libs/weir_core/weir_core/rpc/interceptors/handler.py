@@ -5,6 +5,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -19,6 +20,11 @@ Handler = Callable[[Any, Context], Awaitable[Any]]
 Proceed = Callable[[], Awaitable[Any]]
 
 _CANCEL_FOLLOWS_S = 1.0
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+_sent: ContextVar[Metadata] = ContextVar("weir_sent_metadata", default=())
+"""What the caller of this task's RPC sent: grpc converts all of it again at every reading."""
 
 
 class ClientGone(asyncio.CancelledError):
@@ -55,22 +61,19 @@ class RpcMethod:
 class RpcCall:
     """One call of a method."""
 
-    __slots__ = ("_metadata", "context", "method")
+    __slots__ = ("_sent", "context", "method")
 
-    def __init__(self, method: RpcMethod, context: Context) -> None:
+    def __init__(self, method: RpcMethod, context: Context, sent: Metadata) -> None:
         self.method = method
         self.context = context
-        self._metadata: dict[str, str] | None = None
+        self._sent = sent
 
     def metadata(self, key: str) -> str:
         """The first text value that the caller sent under `key`, or an empty string."""
-        if self._metadata is None:
-            # Read once: grpc converts all of it at every reading.
-            self._metadata = {}
-            for name, value in self.context.invocation_metadata() or ():
-                if isinstance(value, str):
-                    self._metadata.setdefault(name, value)
-        return self._metadata.get(key, "")
+        for name, value in self._sent:
+            if name == key and isinstance(value, str):
+                return value
+        return ""
 
 
 class HandlerInterceptor(ABC):
@@ -102,6 +105,8 @@ class InterceptorChain(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         """Wraps the handler that was found; passes on None when there is none."""
+        # Read by the handler, which grpc runs in this task.
+        _sent.set(handler_call_details.invocation_metadata)
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -119,7 +124,7 @@ class InterceptorChain(grpc.aio.ServerInterceptor):
         )
 
         async def wrapped(request: Any, context: Context) -> Any:
-            call = RpcCall(method, context)
+            call = RpcCall(method, context, _sent.get())
             proceed: Proceed = partial(inner, request, context)
             for interceptor in self._inwards:
                 proceed = partial(interceptor.around, call, proceed)
