@@ -63,44 +63,59 @@ void score_groups(const float* q, const T* const* keys, const T* const* next, in
   for (int r = 0; r < R; ++r) std::memcpy(scores + r * kTile, sums[r], sizeof sums[r]);
 }
 
-// outputs[r] += weights[r] . values over `count` keys, for `W` vectors of columns.
+// outputs[r] += weights[r] . values over `count` keys, for `W` vectors of columns; those at `next`
+// are fetched meanwhile.
 template <int R, int W, class T>
-void add_values(const float* weights, const T* const* values, int count, int64_t dim,
-                float* outputs) {
+void add_values(const float* weights, const T* const* values, const T* const* next, int count,
+                int64_t dim, float* outputs) {
+  constexpr int kLine = 64 / sizeof(T);
   Floats sums[R][W];
   for (int r = 0; r < R; ++r)
     for (int w = 0; w < W; ++w) sums[r][w] = load(outputs + r * dim + w * kLanes);
-  for (int j = 0; j < count; ++j)
+  for (int j = 0; j < count; ++j) {
+#pragma GCC unroll 8
+    for (int i = 0; i < W * kLanes; i += kLine) _mm_prefetch((const char*)(next[j] + i), _MM_HINT_T0);
 #pragma GCC unroll 8
     for (int w = 0; w < W; ++w) {
       const Floats v = load(values[j] + w * kLanes);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) sums[r][w] = sums[r][w] + v * weights[r * kTile + j];
     }
+  }
   for (int r = 0; r < R; ++r)
     for (int w = 0; w < W; ++w) store(outputs + r * dim + w * kLanes, sums[r][w]);
 }
 
 // Columns in strips whose sums fit in registers.
 template <int R, class T>
-void add_all_values(const float* weights, const T* const* values, int count, int64_t dim,
-                    float* outputs) {
+void add_all_values(const float* weights, const T* const* values, const T* const* next, int count,
+                    int64_t dim, float* outputs) {
   constexpr int W = kLanes == 16 ? 4 : 2;
-  const T* strip[kTile];
+  const T *strip[kTile], *next_strip[kTile];
+  const auto cut = [&](int64_t column) {
+    for (int j = 0; j < count; ++j) strip[j] = values[j] + column, next_strip[j] = next[j] + column;
+  };
   int64_t column = 0;
   for (; column + W * kLanes <= dim; column += W * kLanes) {
-    for (int j = 0; j < count; ++j) strip[j] = values[j] + column;
-    add_values<R, W, T>(weights, strip, count, dim, outputs + column);
+    cut(column);
+    add_values<R, W, T>(weights, strip, next_strip, count, dim, outputs + column);
   }
   for (; column < dim; column += kLanes) {
-    for (int j = 0; j < count; ++j) strip[j] = values[j] + column;
-    add_values<R, 1, T>(weights, strip, count, dim, outputs + column);
+    cut(column);
+    add_values<R, 1, T>(weights, strip, next_strip, count, dim, outputs + column);
   }
 }
 
 struct Softmax {
   float peak = -std::numeric_limits<float>::infinity(), sum = 0;
 };
+
+// Whether a score of a whole tile is above `peak`; NaN is not.
+inline bool exceeds(const float* scores, float peak) {
+  Ints above = {};
+  for (int j = 0; j < kTile; j += kLanes) above |= load(scores + j) > peak;
+  return any(above);
+}
 
 // The largest of `peak` and the scores from `from` to `to`; NaN among them is passed over.
 inline float largest(const float* scores, int from, int to, float peak) {
@@ -110,35 +125,45 @@ inline float largest(const float* scores, int from, int to, float peak) {
     const Floats some = load(scores + j);
     most = some > most ? some : most;
   }
-  for (int lane = 0; lane < kLanes; ++lane) peak = most[lane] > peak ? most[lane] : peak;
+  peak = largest_lane(most);
   for (; j < to; ++j) peak = scores[j] > peak ? scores[j] : peak;
   return peak;
 }
 
-// Turns the scores of keys `from` to `to` into weights, the others into 0; returns what earlier
-// sums shrink by.
-inline float soften(float* scores, int from, int to, Softmax& state) {
+// Turns the scores of keys `from` to `to` into weights, which are added to `sums` (in kSums
+// lanes), the others into 0; returns what earlier sums shrink by: mostly 1, since the largest
+// score is rarely in the latest tile.
+inline float soften(float* scores, int from, int to, float& peak, float* sums) {
   if (from >= to) {
     std::memset(scores, 0, kTile * sizeof(float));
     return 1.0f;
   }
-  const float peak = largest(scores, from, to, state.peak);
+  const bool whole = from == 0 && to == kTile;
+  Floats lanes[kSums / kLanes];
+  for (int p = 0; p < kSums / kLanes; ++p) lanes[p] = load(sums + p * kLanes);
+  float shrink = 1.0f;
+  if (!whole || exceeds(scores, peak)) {
+    const float before = peak;
+    peak = largest(scores, from, to, before);
+    shrink = exp(spread(before - peak))[0];
+    for (Floats& lane : lanes) lane = lane * shrink;
+  }
   for (int j = 0; j < kTile; j += kLanes) store(scores + j, exp(load(scores + j) - peak));
-  for (int j = 0; j < from; ++j) scores[j] = 0;
-  for (int j = to; j < kTile; ++j) scores[j] = 0;
-  float lanes[kSums] = {};
+  if (!whole) {
+    for (int j = 0; j < from; ++j) scores[j] = 0;
+    for (int j = to; j < kTile; ++j) scores[j] = 0;
+  }
   for (int j = 0; j < kTile; j += kSums)
-    for (int l = 0; l < kSums; ++l) lanes[l] += scores[j + l];
-  const float shrink = exp(spread(state.peak - peak))[0];
-  state.sum = state.sum * shrink + tree_sum(lanes);
-  state.peak = peak;
+    for (int p = 0; p < kSums / kLanes; ++p) lanes[p] = lanes[p] + load(scores + j + p * kLanes);
+  for (int p = 0; p < kSums / kLanes; ++p) store(sums + p * kLanes, lanes[p]);
   return shrink;
 }
 
 struct Scratch {
   std::vector<float> q, scores, outputs, all_outputs;
   std::vector<float> keys, values;  // of one tile, in 32 bits: [dim, kTile], [kTile, dim]
-  std::vector<Softmax> states, all_states;  // of one span, of all
+  std::vector<float> peaks, sums;  // of one span: the largest scores, the sums in kSums lanes
+  std::vector<Softmax> all_states;
 
   void fit(int64_t rows, int64_t dim) {
     if (q.size() < size_t(rows * dim))
@@ -148,8 +173,10 @@ struct Scratch {
   }
   void clear(int64_t rows, int64_t dim) {
     std::fill_n(outputs.begin(), rows * dim, 0.0f);
-    states.assign(rows, Softmax{});
+    peaks.assign(rows, Softmax{}.peak);
+    sums.assign(rows * kSums, 0.0f);
   }
+  Softmax state(int64_t row) const { return {peaks[row], tree_sum(sums.data() + row * kSums)}; }
 };
 
 #define WEIR_BY_ROWS(rows, call)  \
@@ -211,55 +238,55 @@ inline void score_widened(const Cache<Half>& c, int64_t head, int64_t tile, int 
   }
 }
 
-// Fetches the values of the tile after this one, as far as there is one.
 template <class T>
-inline void fetch_values(const Cache<T>& c, int64_t head, int64_t tile, int64_t end) {
-  for (int64_t key = tile + kTile; key < tile + 2 * kTile && key < end; key += kGroup) {
-    const char* first = (const char*)c.value(key, head);
-    for (int64_t byte = 0; byte < kGroup * c.dim * int64_t(sizeof(T)); byte += 64)
-      _mm_prefetch(first + byte, _MM_HINT_T1);
-  }
-}
-
-template <class T>
-inline void weigh_rows(const T* const* values, int count, int64_t dim, int64_t rows, Scratch& s) {
+inline void weigh_rows(const T* const* values, const T* const* next, int count, int64_t dim,
+                       int64_t rows, Scratch& s) {
   for (int64_t row = 0; row < rows; row += kRows) {
     const float* weights = s.scores.data() + row * kTile;
     float* outputs = s.outputs.data() + row * dim;
-#define WEIR_WEIGH(R) add_all_values<R, T>(weights, values, count, dim, outputs)
+#define WEIR_WEIGH(R) add_all_values<R, T>(weights, values, row ? values : next, count, dim, outputs)
     WEIR_BY_ROWS(rows - row, WEIR_WEIGH)
   }
 }
 
+// `end`: of the keys; the tile after this one is fetched as far as there is one.
 template <class T>
-inline void weigh_tile(const Cache<T>& c, int64_t head, int64_t tile, int count, int64_t rows,
-                       Scratch& s) {
-  const T* values[kTile];
+inline void weigh_tile(const Cache<T>& c, int64_t head, int64_t tile, int count, int64_t end,
+                       int64_t rows, Scratch& s) {
+  const T *values[kTile], *next[kTile];
   for (int group = 0; group < count; group += kGroup) {
-    const T* first = c.value(tile + group, head);
-    for (int j = 0; j < kGroup; ++j) values[group + j] = first + j * c.dim;
+    const int64_t key = tile + group;
+    const T* first = c.value(key, head);
+    const T* later = key + kTile < end ? c.value(key + kTile, head) : first;
+    for (int j = 0; j < kGroup; ++j)
+      values[group + j] = first + j * c.dim, next[group + j] = later + j * c.dim;
   }
-  weigh_rows(values, count, c.dim, rows, s);
+  weigh_rows(values, next, count, c.dim, rows, s);
 }
 
 // The same for many rows: the values are brought to 32 bits once for all of them.
-inline void weigh_widened(const Cache<Half>& c, int64_t head, int64_t tile, int count, int64_t rows,
-                          Scratch& s) {
+inline void weigh_widened(const Cache<Half>& c, int64_t head, int64_t tile, int count, int64_t end,
+                          int64_t rows, Scratch& s) {
   s.values.resize(kTile * c.dim);
   const float* values[kTile];
   for (int group = 0; group < count; group += kGroup) {
-    const Half* from = c.value(tile + group, head);
+    const int64_t key = tile + group;
+    const Half* from = c.value(key, head);
+    const Half* next = key + kTile < end ? c.value(key + kTile, head) : from;
     float* to = s.values.data() + group * c.dim;
-    for (int64_t i = 0; i < kGroup * c.dim; i += kLanes) store(to + i, load(from + i));
+    for (int64_t i = 0; i < kGroup * c.dim; i += kLanes) {
+      _mm_prefetch((const char*)(next + i), _MM_HINT_T0);
+      store(to + i, load(from + i));
+    }
     for (int j = 0; j < kGroup; ++j) values[group + j] = to + j * c.dim;
   }
-  weigh_rows(values, count, c.dim, rows, s);
+  weigh_rows(values, values, count, c.dim, rows, s);
 }
 
 inline bool widens(const Cache<float>&, int64_t) { return false; }
-inline bool widens(const Cache<Half>&, int64_t rows) { return rows > 3 * kRows; }
+inline bool widens(const Cache<Half>&, int64_t rows) { return rows > 12 * kRows; }
 inline void score_widened(const Cache<float>&, int64_t, int64_t, int, int64_t, int64_t, Scratch&) {}
-inline void weigh_widened(const Cache<float>&, int64_t, int64_t, int, int64_t, Scratch&) {}
+inline void weigh_widened(const Cache<float>&, int64_t, int64_t, int, int64_t, int64_t, Scratch&) {}
 
 // Neighbouring rows of one sequence.
 struct Task {
@@ -274,7 +301,9 @@ inline void soften_tile(const Task& task, int64_t fold, int64_t window, int64_t 
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t to = task.start + row / fold + 1 - tile, from = window ? to - window : 0;
     const float shrink = soften(s.scores.data() + row * kTile, int(std::clamp<int64_t>(from, 0, kTile)),
-                                int(std::clamp<int64_t>(to, 0, kTile)), s.states[row]);
+                                int(std::clamp<int64_t>(to, 0, kTile)), s.peaks[row],
+                                s.sums.data() + row * kSums);
+    if (shrink == 1.0f) continue;
     float* outputs = s.outputs.data() + row * dim;
     for (int64_t d = 0; d < dim; d += kLanes) store(outputs + d, load(outputs + d) * shrink);
   }
@@ -297,31 +326,27 @@ inline void attend_span(const Task& task, const Cache<T>& c, int64_t head, int64
     const bool widened = widens(c, rows);
     if (widened) score_widened(c, head, tile, count, all, rows, s);
     else score_tile(c, head, tile, count, all, rows, s);
-    fetch_values(c, head, tile, all);
     soften_tile(task, fold, window, tile, c.dim, s);
-    if (widened) weigh_widened(c, head, tile, count, rows, s);
-    else weigh_tile(c, head, tile, count, rows, s);
+    if (widened) weigh_widened(c, head, tile, count, all, rows, s);
+    else weigh_tile(c, head, tile, count, all, rows, s);
   }
 }
 
-// Adds sums over further keys; rows that saw none of them stay as they are.
-inline void merge(const float* outputs, const Softmax* states, int64_t rows, int64_t dim,
-                  float* all_outputs, Softmax* all) {
-  for (int64_t row = 0; row < rows; ++row, outputs += dim, all_outputs += dim) {
-    const Softmax more = states[row];
-    if (more.sum == 0) continue;
-    if (all[row].sum == 0) {
-      all[row] = more;
-      std::memcpy(all_outputs, outputs, dim * sizeof(float));
-      continue;
-    }
-    const float peak = more.peak > all[row].peak ? more.peak : all[row].peak;
-    const float old = exp(spread(all[row].peak - peak))[0], fresh = exp(spread(more.peak - peak))[0];
-    all[row].sum = all[row].sum * old + more.sum * fresh;
-    all[row].peak = peak;
-    for (int64_t d = 0; d < dim; d += kLanes)
-      store(all_outputs + d, load(all_outputs + d) * old + load(outputs + d) * fresh);
+// Adds sums over further keys to those of a row, which stay as they are if it saw none of them.
+inline void merge(const float* outputs, Softmax more, int64_t dim, float* all_outputs,
+                  Softmax& all) {
+  if (more.sum == 0) return;
+  if (all.sum == 0) {
+    all = more;
+    std::memcpy(all_outputs, outputs, dim * sizeof(float));
+    return;
   }
+  const float peak = more.peak > all.peak ? more.peak : all.peak;
+  const float old = exp(spread(all.peak - peak))[0], fresh = exp(spread(more.peak - peak))[0];
+  all.sum = all.sum * old + more.sum * fresh;
+  all.peak = peak;
+  for (int64_t d = 0; d < dim; d += kLanes)
+    store(all_outputs + d, load(all_outputs + d) * old + load(outputs + d) * fresh);
 }
 
 // Stores the keys and values of one row, [kv_heads, dim] each, at its slot.
@@ -425,12 +450,14 @@ inline void attend_piece(const Attention& a, const Piece& piece, Pieces& pieces,
   if (piece.place >= 0) {
     attend_span(task, cache, piece.head, a.fold(), a.window, piece.span, s);
     std::copy_n(s.outputs.data(), rows * a.dim, pieces.outputs.data() + piece.place * a.dim);
-    std::copy_n(s.states.data(), rows, pieces.states.data() + piece.place);
+    for (int64_t row = 0; row < rows; ++row) pieces.states[piece.place + row] = s.state(row);
     return;
   }
   for (int64_t span = piece.span; span < piece.span + piece.spans; ++span) {
     attend_span(task, cache, piece.head, a.fold(), a.window, span, s);
-    merge(s.outputs.data(), s.states.data(), rows, a.dim, s.all_outputs.data(), s.all_states.data());
+    for (int64_t row = 0; row < rows; ++row)
+      merge(s.outputs.data() + row * a.dim, s.state(row), a.dim, s.all_outputs.data() + row * a.dim,
+            s.all_states[row]);
   }
   write_result(a, task, piece.head, s);
 }
@@ -441,8 +468,9 @@ inline void merge_pieces(const Attention& a, const Piece* first, const Pieces& p
   const int64_t rows = task.count * a.fold();
   s.fit(rows, a.dim);
   for (const Piece* piece = first; piece < first + first->spans; ++piece)
-    merge(pieces.outputs.data() + piece->place * a.dim, pieces.states.data() + piece->place, rows,
-          a.dim, s.all_outputs.data(), s.all_states.data());
+    for (int64_t row = 0; row < rows; ++row)
+      merge(pieces.outputs.data() + (piece->place + row) * a.dim, pieces.states[piece->place + row],
+            a.dim, s.all_outputs.data() + row * a.dim, s.all_states[row]);
   write_result(a, task, first->head, s);
 }
 

@@ -61,6 +61,13 @@ inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
 
 inline Floats spread(float x) { return x - Floats{}; }
 
+// Whether a lane of a comparison is true.
+#if defined(__AVX512F__)
+inline bool any(Ints lanes) { return _mm512_movepi32_mask((__m512i)lanes) != 0; }
+#else
+inline bool any(Ints lanes) { return _mm256_movemask_ps((__m256)lanes) != 0; }
+#endif
+
 // e^x after Cephes' expf: 2^n e^r with |r| <= ln(2)/2, relative error below 2e-7; NaN stays.
 inline Floats exp(Floats x) {
   x = x < -87.0f ? spread(-87.0f) : x;
@@ -81,12 +88,25 @@ inline Floats exp(Floats x) {
   return p * scale;
 }
 
+// Of kSums floats: neighbours at half the distance are added until one is left.
 inline float tree_sum(const float* sums) {
-  float s[kSums];
-  std::memcpy(s, sums, sizeof s);
-  for (int width = kSums / 2; width; width /= 2)
-    for (int i = 0; i < width; ++i) s[i] += s[i + width];
-  return s[0];
+  const __m256 eight = _mm256_add_ps(_mm256_loadu_ps(sums), _mm256_loadu_ps(sums + 8));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+// The largest lane; none may be NaN.
+inline float largest_lane(Floats v) {
+#if defined(__AVX512F__)
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256((__m512)v),
+                                     _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+  const __m256 eight = (__m256)v;
+#endif
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
 // x.x over n floats, n a multiple of 16.
