@@ -67,7 +67,7 @@ class WorkerSpec:
         max_concurrent_requests: requests at once.
         cache_blocks: blocks that the prefix cache keeps at most; None for all that are free,
             0 for no cache.
-        max_step_s: predicted time that prefill may stretch a step with decodes to; 0 for twice
+        max_step_s: predicted time that prefill may stretch a step with decodes to; 0 for 2.2 times
             that of the decodes alone when the last prompt joined them, and 50 ms in any case for
             prompts of at most `max_step_tokens`, as the product's worker has it; `inf` for no
             bound.

@@ -108,7 +108,7 @@ class WorkerSettings(ServiceSettings):
     max_step_ms: float = Field(
         0,
         ge=0,
-        description="predicted time that prefill may stretch a step with decodes to; 0: twice "
+        description="predicted time that prefill may stretch a step with decodes to; 0: 2.2 times "
         "that of the decodes alone when the last prompt joined them, and 50 ms in any case for "
         "prompts of at most max_step_tokens",
     )

@@ -14,8 +14,8 @@ from weir_sim.setup import Batching, WorkerSpec
 _SMALL_CHUNK = 16
 _SIDE_BY_SIDE = 4
 _LEAST_PREFILL = 4
-_STRETCH = 2.0
-_LEAST_STRETCH = 1.4
+_STRETCH = 2.2
+_LEAST_STRETCH = 1.5
 _UNSEEN_S = 0.05
 
 

@@ -1,7 +1,7 @@
 """What one step computes: time, context and fairness between decodes and prompts."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -38,7 +38,7 @@ class Machine:
 
 
 # SmolLM2 in 8 bits on two cores, about.
-_CPU = Machine(7_500, 180, 0.21, 0.88)
+_CPU = Machine(4_200, 180, 0.18, 0.55)
 _MACHINES = {
     "cpu": _CPU,
     "rows are dear": Machine(20_000, 1_200, 0.1, 0.1),
@@ -61,7 +61,7 @@ class TimedFake(PagedFake):
 
 
 def timed_driver(machine: Machine = _CPU, **fields: object) -> Driver:
-    size, blocks = 16, 1_024
+    size, blocks = 16, 2_048
     fake = TimedFake(blocks, size)
     fake.machine = machine
     values: dict[str, object] = {"num_blocks": blocks, "block_size": size, "max_context": 16_384}
@@ -69,6 +69,17 @@ def timed_driver(machine: Machine = _CPU, **fields: object) -> Driver:
     driver.fake = fake
     fake.clock = driver.clock
     return driver
+
+
+def decodes_of(batch: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of (start, length) that are no chunks of prompts."""
+    return [(start, length) for start, length in batch if length == 1]
+
+
+def least_us(machine: Machine, batch: Sequence[tuple[int, int]]) -> float:
+    """What its decodes take with the least prefill that is always run, one prompt's."""
+    chunks = [(start, LEAST_PREFILL) for start, length in batch if length > 1]
+    return machine.step_us([*decodes_of(batch), *chunks[:1]])
 
 
 def decode_beside_a_long_prompt(driver: Driver, length: int) -> tuple[list[int], list[int]]:
@@ -106,16 +117,17 @@ def test_decodes_are_not_stalled_by_a_long_prompt(machine: str, max_step_us: int
     driver = timed_driver(_MACHINES[machine], max_step_tokens=512, max_step_us=max_step_us)
     before, gaps = decode_beside_a_long_prompt(driver, 6_000)
     most_us = max_step_us or STRETCH * sorted(before)[10]
-    decodes = [(start, 1) for start, length in driver.fake.batches[-2] if length == 1]
-    grown_us = 0 if max_step_us else LEAST_STRETCH * _MACHINES[machine].step_us(decodes)
-    assert max(gaps) < 1.08 * max(most_us, grown_us)
+    took = _MACHINES[machine]
+    for gap, batch in zip(gaps, driver.fake.batches[-len(gaps) :], strict=True):
+        grown_us = 0.0 if max_step_us else LEAST_STRETCH * took.step_us(decodes_of(batch))
+        assert gap < 1.08 * max(most_us, grown_us, least_us(took, batch))
     assert sum(gaps) / len(gaps) > 0.8 * most_us, "as much of the prompt as the bound allows"
     chunks = [
         length for batch in driver.fake.batches for start, length in batch if start and length > 1
     ]
     assert min(chunks[:-2]) >= LEAST_PREFILL, "every prompt advances"
-    middle = len(chunks) // 2
-    assert sum(chunks[middle : middle + 9]) > sum(chunks[-11:-2]), "chunks shrink as it grows"
+    quarter = len(chunks) // 4
+    assert sum(chunks[quarter : quarter + 9]) > sum(chunks[-11:-2]), "chunks shrink as it grows"
     assert driver.record("again").tokens == expected_output([120] * 6_000, 2)
 
 
@@ -140,8 +152,8 @@ def test_with_prompts_all_the_time_neither_decodes_nor_prompts_starve(every_us: 
         assert now_us < 60_000_000, "a prompt starves"
     for batch in driver.fake.batches[begin:]:
         assert [length for _, length in batch[:8]] == [1] * 8, "a decode is left out"
-        decodes = [(start, length) for start, length in batch if length == 1]
-        assert _CPU.step_us(batch) < 1.15 * STRETCH * _CPU.step_us(decodes)
+        most_us = max(STRETCH * _CPU.step_us(decodes_of(batch)), least_us(_CPU, batch))
+        assert _CPU.step_us(batch) < 1.15 * most_us
     # The whole work is done at the rate at which one prompt after the other would be.
     waited = max(at_us - place * every_us for place, at_us in enumerate(first_us.values()))
     assert waited < (6_000_000 if every_us > 1_000_000 else count * 2_000_000)
@@ -164,8 +176,8 @@ def test_a_prompt_that_begins_late_is_not_believed_to_be_cheap() -> None:
         driver.step()
     starts = [batch[8][0] for batch in driver.fake.batches[begin:] if len(batch) > 8]
     assert starts[0] > 4_900, "the prefix was found"
-    steps = [_CPU.step_us(batch) for batch in driver.fake.batches[begin:]]
-    assert max(steps) < 1.15 * STRETCH * median
+    for batch in driver.fake.batches[begin:]:
+        assert _CPU.step_us(batch) < 1.15 * max(STRETCH * median, least_us(_CPU, batch))
 
 
 def test_without_decodes_prefill_takes_the_whole_step() -> None:

@@ -53,7 +53,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         cache_ttl_s: age at which a cached KV block is given up; 0: none.
         max_step_context_tokens: tokens of context that the decodes of a step read; 0: 8,192 for
             each of `max_running`.
-        max_step_ms: predicted time that prefill may stretch a step with decodes to; 0: twice
+        max_step_ms: predicted time that prefill may stretch a step with decodes to; 0: 2.2 times
             that of the decodes alone when the last prompt joined them, and 50 ms in any case for
             prompts of at most `max_step_tokens`.
         device_memory_share: part of a GPU's memory that this process may use; 0: no bound.

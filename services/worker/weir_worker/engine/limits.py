@@ -18,7 +18,7 @@ class StepLimits:
         watermark_blocks: blocks left free when a sequence joins others, for their growth.
         max_step_context_tokens: tokens of context that the decodes of a step read; 0: 8,192 for
             each of `max_running`. One decode is always run.
-        max_step_us: predicted time that prefill may stretch a step with decodes to; 0: twice
+        max_step_us: predicted time that prefill may stretch a step with decodes to; 0: 2.2 times
             that of the decodes alone when the last prompt joined them, and 50 ms in any case for
             prompts that one step could hold. Some prefill is always run.
 

@@ -23,9 +23,9 @@ _TOLD_CHUNK = 64
 # Beside decodes a step prefills so much, however dear it is: every prompt advances.
 LEAST_PREFILL = 4
 # How much longer a step may take than its decodes alone did when the last prompt joined them.
-STRETCH = 2.0
+STRETCH = 2.2
 # And than they do now: were they to fill that time themselves, no prompt would ever end.
-LEAST_STRETCH = 1.4
+LEAST_STRETCH = 1.5
 # And how long in any case for prompts that one step could hold: a reader sees no such gap, and
 # those who wait for their first token wait less.
 UNSEEN_US = 50_000
