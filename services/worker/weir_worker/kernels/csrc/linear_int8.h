@@ -84,14 +84,19 @@ inline Ints dot_four(Ints sums, Ints x, Ints w) {
 #endif
 }
 
-// sums of R rows by one strip; `next` is fetched meanwhile, a strip that is read soon.
+// Weights that are read soon, and how many bytes of them to fetch for each four inputs.
+struct Ahead {
+  const int8_t* from;
+  int64_t bytes;
+};
+
+// sums of R rows by one strip; what is ahead is fetched meanwhile.
 template <int R>
-inline void strip(const uint8_t* x, int64_t depth, const int8_t* w, const int8_t* next,
-                  int32_t* sums) {
+inline void strip(const uint8_t* x, int64_t depth, const int8_t* w, Ahead ahead, int32_t* sums) {
   Ints s[R][kParts] = {};
-  for (int64_t k = 0; k < depth; k += 4) {
-    for (int line = 0; line < 4 * kPanel; line += 64)
-      _mm_prefetch((const char*)(next + k * kPanel + line), _MM_HINT_T0);
+  for (int64_t k = 0; k < depth; k += 4, ahead.from += ahead.bytes) {
+    for (int64_t byte = 0; byte < ahead.bytes; byte += 64)
+      _mm_prefetch((const char*)(ahead.from + byte), _MM_HINT_T0);
     Ints weights[kParts];
 #pragma GCC unroll 4
     for (int p = 0; p < kParts; ++p) weights[p] = load_ints(w + k * kPanel + p * sizeof(Ints));
@@ -110,10 +115,10 @@ inline void strip(const uint8_t* x, int64_t depth, const int8_t* w, const int8_t
 }
 
 template <int R>
-inline void dispatch(int64_t rows, const uint8_t* x, int64_t depth, const int8_t* w,
-                     const int8_t* next, int32_t* sums) {
-  if (rows == R) return strip<R>(x, depth, w, next, sums);
-  if constexpr (R > 1) dispatch<R - 1>(rows, x, depth, w, next, sums);
+inline void dispatch(int64_t rows, const uint8_t* x, int64_t depth, const int8_t* w, Ahead ahead,
+                     int32_t* sums) {
+  if (rows == R) return strip<R>(x, depth, w, ahead, sums);
+  if constexpr (R > 1) dispatch<R - 1>(rows, x, depth, w, ahead, sums);
 }
 
 #if defined(__AMX_INT8__)
@@ -235,31 +240,34 @@ inline void finish(const int32_t* sums, float row_scale, const Weight& w, const 
 }
 
 inline void multiply_rows(const uint8_t* x, int64_t rows, int64_t depth, const int8_t* w,
-                          const int8_t* next, int32_t* sums) {
+                          Ahead ahead, int32_t* sums) {
 #if defined(__AMX_INT8__)
   if (rows > 4) return tile_strip(x, depth, w, sums, rows > 16);
 #endif
-  dispatch<kFewRows>(rows, x, depth, w, next, sums);
+  dispatch<kFewRows>(rows, x, depth, w, ahead, sums);
 }
 
-// One strip of weights by rows `from` to `to`.
+// One strip of weights by rows `from` to `to`, in passes each of which fetches its part of the
+// next strip.
 inline void multiply_strip(const Weight& w, const Rows& x, int64_t s, int64_t from, int64_t to,
                            bool add, float* y) {
   const int64_t depth = depth_of(w.in), first = s * kPanel, left = w.out - first;
+  const int64_t columns = left < kPanel ? left : kPanel;
+  const int64_t passes = (to - from + kMostRows - 1) / kMostRows * (w.fine ? 2 : 1);
+  const int8_t* packed = w.packed + first * depth;
+  Ahead ahead{packed + depth * kPanel, left > kPanel ? 4 * kPanel / passes : 0};
   alignas(64) int32_t sums[32 * kPanel];
   for (int64_t row = from, height; row < to; row += height) {
     const int64_t pieces = (to - row + kMostRows - 1) / kMostRows;
     height = (to - row + pieces - 1) / pieces;
-    const int8_t* packed = w.packed + first * depth;
-    const bool last = row + height == to && left > kPanel;
-    const int8_t* next = last ? packed + depth * kPanel : packed;
-    const int64_t columns = left < kPanel ? left : kPanel;
-    multiply_rows(x.levels.data() + row * depth, height, depth, packed, next, sums);
+    multiply_rows(x.levels.data() + row * depth, height, depth, packed, ahead, sums);
+    ahead.from += depth / 4 * ahead.bytes;
     for (int64_t r = 0; r < height; ++r)
       finish(sums + r * kPanel, x.scales[row + r], w, w.bias, first, columns, add,
              y + (row + r) * w.out + first);
     if (!w.fine) continue;
-    multiply_rows(x.rest_levels.data() + row * depth, height, depth, packed, next, sums);
+    multiply_rows(x.rest_levels.data() + row * depth, height, depth, packed, ahead, sums);
+    ahead.from += depth / 4 * ahead.bytes;
     for (int64_t r = 0; r < height; ++r)
       finish(sums + r * kPanel, x.rest_scales[row + r], w, nullptr, first, columns, true,
              y + (row + r) * w.out + first);
