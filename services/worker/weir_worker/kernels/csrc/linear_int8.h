@@ -279,7 +279,7 @@ inline void multiply_strip(const Weight& w, const Rows& x, int64_t s, int64_t fr
 inline void multiply(const Weight& w, const Rows& x, int64_t rows, bool add, float* y) {
   const int64_t strips = (w.out + kPanel - 1) / kPanel;
   const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
-#pragma omp for schedule(dynamic, 4)
+#pragma omp for schedule(guided, 2)
   for (int64_t index = 0; index < blocks * strips; ++index) {
     const int64_t from = index / strips * kRowBlock;
     const int64_t to = from + kRowBlock < rows ? from + kRowBlock : rows;
