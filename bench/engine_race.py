@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
+from bench.at_rest import at_rest
 from bench.engine_alone import output_tokens_per_second
 from bench.engine_modes import FP32, FP32_KERNELS, INT8, KERNELS, open_mode
 from bench.peers.peer_process import RUNNERS, PeerFailed, open_peer
@@ -95,6 +96,7 @@ class Race:
                 for key, shape in shapes.items():
                     seed = 1_000 * (run + 2) + shape.streams
                     timeout_s = max(_TURN_S, 2 * budget.left)
+                    await at_rest()
                     rate = await contestant.output_tokens_per_second(shape, seed, timeout_s)
                     if run >= 0:
                         self._samples.add(f"{contestant.name}/{key}", rate)
