@@ -138,6 +138,7 @@ def _figures(bench: EngineBench, peers: list[str]) -> dict[str, Any]:
     return figures | {
         "stall_ratio": samples.median("stall/ratio"),
         "stall_p99_ratio": samples.median("stall/p99"),
+        "stall_control_ratio": samples.median("stall/control"),
         "long_ttft_s": samples.median("stall/ttft"),
         "prefix_speedup": samples.ratio("prefix/cold", "prefix/warm"),
         "tok_s": {name: samples.median(f"tok_s/{name}") for name in SHAPES},

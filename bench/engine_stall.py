@@ -43,11 +43,12 @@ class _Stream:
 async def measure_stall(
     engine: EngineClient, setting: StallSetting, runs: int, budget: Budget, samples: Samples
 ) -> None:
-    """`stall/ratio`, `stall/p99` and `stall/ttft`.
+    """`stall/ratio`, `stall/p99`, `stall/control` and `stall/ttft`.
 
     The ratio is the worst gap between tokens of any stream from the prompt's arrival to its
     first token, over their median gap in the seconds before it arrived; `p99` has the 99th
-    percentile of the gaps in place of the worst.
+    percentile of the gaps in place of the worst, and `control` the worst of before the prompt:
+    what the machine does to streams by itself.
     """
     for run in range(runs):
         if not budget.allows(run, budget.per_run(run)):
@@ -86,6 +87,7 @@ async def _measure(engine: EngineClient, setting: StallSetting, samples: Samples
     samples.add("stall/ratio", worst / median(before))
     while_long = sorted(g for s in streams for g in s.gaps(arrival, first))
     samples.add("stall/p99", while_long[len(while_long) * 99 // 100] / median(before))
+    samples.add("stall/control", max(before) / median(before))
     samples.add("stall/ttft", first - arrival)
 
 
