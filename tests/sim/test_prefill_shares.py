@@ -12,11 +12,12 @@ from weir_worker.engine.prefill_shares import prefill_shares as workers_shares
 
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5_000)), max_size=8),
-    st.integers(0, 2_048),
+    st.integers(0, 2_048) | st.integers(0, 60),
     st.fixed_dictionaries({tenant: st.integers(1, 10) for tenant in "abc"}),
+    st.integers(1, 100),
 )
 def test_both_divide_alike(
-    prompts: list[tuple[str, int]], budget: int, weights: dict[str, int]
+    prompts: list[tuple[str, int]], budget: int, weights: dict[str, int], turn: int
 ) -> None:
     sequences = [
         SimSequence(
@@ -27,4 +28,5 @@ def test_both_divide_alike(
         )
         for index, (tenant, tokens) in enumerate(prompts)
     ]
-    assert prefill_shares(sequences, budget) == workers_shares(prompts, budget, weights)
+    theirs = workers_shares(prompts, budget, weights, turn=turn)
+    assert prefill_shares(sequences, budget, turn) == theirs

@@ -58,6 +58,7 @@ class Engine:
         self.running: list[SimSequence] = []
         self.prefilling: list[SimSequence] = []
         self.joined: tuple[int, int] | None = None
+        self.prefill_turn = 0
         self.steps = self.busy_us = self.preemptions = 0
         self.prefill_tokens = self.recomputed_tokens = self.cached_tokens = 0
         self._events = events

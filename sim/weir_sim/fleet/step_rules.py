@@ -30,6 +30,8 @@ class Batch(Protocol):
     prefilling: list[SimSequence]
     joined: tuple[int, int] | None
     """Decodes, and their context, when the last prompt joined them; None: with the next step."""
+    prefill_turn: int
+    """Steps with prefill so far, by the rule that divides it."""
 
     def admit_first(self) -> bool:
         """Admits the first that waits; False, with nothing changed, when memory is lacking."""
@@ -60,7 +62,8 @@ def chunked(batch: Batch, may_admit: bool) -> StepPlan:
     prefilling = batch.prefilling
     if not prefilling:
         return StepPlan([], True)
-    shares = prefill_shares(prefilling, budget)
+    batch.prefill_turn += 1
+    shares = prefill_shares(prefilling, budget, batch.prefill_turn)
     if batch.decoding and sum(shares) > _LEAST_PREFILL:
         shares = _shrink(batch, shares)
     return StepPlan([(s, n) for s, n in zip(prefilling, shares, strict=True) if n], True)
@@ -144,7 +147,9 @@ def _shrink(batch: Batch, shares: list[int]) -> list[int]:
         most_s = max(most_s, _UNSEEN_S)
 
     def shares_of(tokens: int) -> list[int]:
-        return [tokens] if len(shares) == 1 else prefill_shares(batch.prefilling, tokens)
+        if len(shares) == 1:
+            return [tokens]
+        return prefill_shares(batch.prefilling, tokens, batch.prefill_turn)
 
     def too_long(shares: list[int]) -> bool:
         positions = 0

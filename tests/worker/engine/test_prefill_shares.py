@@ -8,11 +8,11 @@ EQUAL = dict.fromkeys("abc", 1)
 prompts = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3000)), max_size=12)
 
 
-@given(prompts, st.integers(0, 2048))
+@given(prompts, st.integers(0, 2048) | st.integers(0, 60), st.integers(1, 100))
 def test_all_of_the_budget_is_used_and_no_more(
-    remaining: list[tuple[str, int]], budget: int
+    remaining: list[tuple[str, int]], budget: int, turn: int
 ) -> None:
-    shares = prefill_shares(remaining, budget, EQUAL)
+    shares = prefill_shares(remaining, budget, EQUAL, turn=turn)
     assert sum(shares) == min(budget, sum(length for _, length in remaining))
     assert all(0 <= share <= length for share, (_, length) in zip(shares, remaining, strict=True))
 
@@ -53,6 +53,14 @@ def test_long_prompt_leaves_half_to_those_behind_it() -> None:
     assert prefill_shares([("a", 100_000), ("a", 20)], 512, EQUAL) == [492, 20]
     many = [("a", 100_000), ("a", 9000), ("a", 30)]
     assert prefill_shares(many, 512, EQUAL) == [354, 128, 30]
+
+
+def test_few_tokens_of_a_tenant_are_halved_over_time() -> None:
+    prompts = [("a", 9000), ("a", 9000), ("a", 9000)]
+    turns = [prefill_shares(prompts, 16, EQUAL, turn=turn) for turn in range(1, 9)]
+    assert all(sorted(shares) == [0, 0, 16] for shares in turns), "one prompt's KV is read"
+    assert [sum(shares) // 16 for shares in zip(*turns, strict=True)] == [4, 2, 2]
+    assert prefill_shares([("a", 9000), ("a", 5)], 12, EQUAL, turn=2) == [7, 5]
 
 
 def test_long_prompt_of_another_tenant_takes_half() -> None:

@@ -52,6 +52,7 @@ class StepPlanner:
         self._turns = DecodeTurns()
         self._prefilling: list[Sequence] = []
         self._passed: list[str] = []
+        self._prefill_turn = 0
         self._kv = kv
         self._preempted = False
         # Decodes when the last prompt joined them, and what was known of steps; None: with the
@@ -190,6 +191,7 @@ class StepPlanner:
 
     def _add_prefills(self, plan: StepPlan, prefills: list[Sequence], budget: int) -> None:
         self._prefilling = prefills
+        self._prefill_turn += 1
         shares = self._divide(prefills, budget)
         if plan.decodes and sum(shares) > LEAST_PREFILL:
             shares = self._shrink(plan, prefills, shares)
@@ -210,7 +212,7 @@ class StepPlanner:
         cap = self.limits.max_prefill_chunk or budget
         wanted = [(sequence.tenant, _chunk(sequence, cap)) for sequence in prefills]
         weights = {sequence.tenant: sequence.table.account.weight for sequence in prefills}
-        return prefill_shares(wanted, budget, weights, self._passed)
+        return prefill_shares(wanted, budget, weights, self._passed, self._prefill_turn)
 
     def _shrink(self, plan: StepPlan, prefills: list[Sequence], shares: list[int]) -> list[int]:
         """Cut prefill until the step is predicted to keep its decodes waiting no longer.
