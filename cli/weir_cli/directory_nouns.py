@@ -27,6 +27,10 @@ from weir_gateway.directory.sql.pool_form import pool_form
 
 Call = Callable[..., Awaitable[Any]]
 _ANY_PLAN = "any"
+_TOLD = {
+    "extra_forbidden": "there is no such field; docs/configuration.md#directory-file has them all",
+    "missing": "the file must say it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,13 @@ def _validated(read: Callable[[], Any]) -> Any:
         return read()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "file"
-        raise CommandError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+        told = _TOLD.get(first["type"], first["msg"].removeprefix("Value error, "))
+        raise CommandError(f"{_place(first['loc'])}: {told}") from None
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    return "".join(steps).removeprefix(".") or "file"
 
 
 def _user_key(name: str) -> dict[str, str]:

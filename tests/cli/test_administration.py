@@ -129,6 +129,12 @@ def test_users_and_plans_are_put_as_in_the_file(weir: Any, tmp_path: Path) -> No
     file.write_text("id: gold\npolicy: {weight: 9000}\n")
     with pytest.raises(CommandError, match=r"policy.weight: .*1000"):
         weir("plans", "put", "-f", str(file))
+    file.write_text("id: gold\nlimits: [{resource: concurrency, max: 2}]\n")
+    with pytest.raises(CommandError, match=r"^limits\[0\].max: there is no such field; docs/"):
+        weir("plans", "put", "-f", str(file))
+    file.write_text("id: initech\n")
+    with pytest.raises(CommandError, match=r"^plan: the file must say it"):
+        weir("tenants", "put", "-f", str(file))
     with pytest.raises(CommandError, match="write TENANT/USER"):
         weir("users", "get", "bob")
 
