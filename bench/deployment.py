@@ -20,6 +20,8 @@ _LIMITS: list[dict[str, Any]] = [
     {"resource": "requests", "rate": "1M/s"},
     {"resource": "tokens", "rate": "1000M/min"},
 ]
+# A null worker sends one token a message: what messages cost is what is measured.
+_EACH_STEP = {"WEIR_WORKER__STREAM_INTERVAL_MS": "0"}
 
 
 @asynccontextmanager
@@ -33,7 +35,8 @@ async def deployment(
     """The four services as processes, and a client of their gateway.
 
     Args:
-        null: serve the model that computes nothing, else the default model.
+        null: serve the model that computes nothing, and send each of its steps by itself; else
+            the default model.
         otlp: where traces go; empty: nowhere.
         environment: of the services, beside that of this process.
         parameters: of the model, such as `batch_wait_ms`, in place of the defaults.
@@ -49,7 +52,7 @@ async def deployment(
             state_dir=Path(folder, "state"),
             api_key=key.secret,
             otlp=otlp,
-            environment=environment or {},
+            environment=(_EACH_STEP if null else {}) | dict(environment or {}),
         )
         stack = LocalStack(options, _say, _say)
         try:

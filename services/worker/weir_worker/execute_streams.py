@@ -15,11 +15,13 @@ class ExecuteStreams:
     Args:
         attempts: of the worker.
         options: bounds of each stream.
+        interval_s: least seconds between frames of tokens, see `FramePace`.
     """
 
-    def __init__(self, attempts: Attempts, options: FramedOptions) -> None:
+    def __init__(self, attempts: Attempts, options: FramedOptions, interval_s: float = 0) -> None:
         self._attempts = attempts
         self._options = options
+        self._interval_s = interval_s
         self._open: set[ExecuteStream] = set()
         self._closed = False
 
@@ -34,7 +36,7 @@ class ExecuteStreams:
         """Serves one gateway until its stream ends. Raises WeirError(DRAINING) after `close`."""
         if self._closed:
             raise WeirError(Reason.DRAINING, "this worker is shutting down")
-        stream = ExecuteStream(self._attempts, self._options)
+        stream = ExecuteStream(self._attempts, self._options, self._interval_s)
         self._open.add(stream)
         try:
             await stream.serve(frames, send)

@@ -154,6 +154,13 @@ class WorkerSettings(ServiceSettings):
     record_keep_s: float = Field(
         600, gt=0, le=86_400, description="how long terminal records can be read"
     )
+    stream_interval_ms: float = Field(
+        15,
+        ge=0,
+        le=1_000,
+        description="tokens leave for a gateway in frames at least so far apart, quicker steps "
+        "together; first tokens and ends at once; 0: a frame a step",
+    )
     heartbeat_s: float = Field(5, gt=0, description="ping of idle streams")
     silence_s: float = Field(15, gt=0, description="a peer that was silent for so long is lost")
     stall_s: float = Field(15, gt=0, description="a peer that read nothing for so long is lost")

@@ -122,7 +122,8 @@ def assemble(
     attempts.observers.add(
         RequestTraces(telemetry.tracing, worker_id=worker_id, model=identity.model)
     )
-    streams = ExecuteStreams(attempts, settings.stream_options())
+    interval_s = settings.stream_interval_ms / 1_000
+    streams = ExecuteStreams(attempts, settings.stream_options(), interval_s)
     streams_gauge(telemetry.registry, lambda: len(streams))
     return Worker(
         settings=settings,

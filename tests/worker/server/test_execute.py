@@ -6,6 +6,7 @@ from tests.worker.server.support import eventually, open_gateway, running_worker
 from weir.common.v1.error_reason_pb2 import ErrorReason
 from weir.common.v1.sampling_pb2 import FinishReason
 from weir.worker.v1.worker_service_pb2 import ExecuteRequest
+from weir_worker.frame_pace import FramePace
 
 
 async def test_two_gateways_share_a_worker() -> None:
@@ -41,6 +42,38 @@ async def test_the_news_of_a_step_is_one_frame() -> None:
         assert steps is not None
         assert len(frames) <= steps
         assert max(len(frame.deltas) for frame in frames) == 16
+
+
+async def test_quick_steps_leave_together_and_first_tokens_and_ends_at_once() -> None:
+    async with (
+        running_worker(null_step_us=2_000, stream_interval_ms=200) as worker,
+        open_gateway(worker) as gateway,
+    ):
+        (key,) = await gateway.start(spec(max_new_tokens=60))
+        answer = await gateway.ended_answer(key)
+        assert len(answer.token_ids) == answer.completion_tokens == 60
+        deltas = [len(d.token_ids) for frame in gateway.frames for d in frame.deltas]
+        assert deltas[0] == 1, "nobody waits for a first token"
+        assert len(deltas) < 30, "120 ms of steps at 200 ms: most of it comes with the end"
+        (late,) = await gateway.start(spec(max_new_tokens=60))
+        await gateway.ended_answer(late)
+        assert len(gateway.answer(late).token_ids) == 60
+
+
+async def test_what_no_further_step_takes_along_leaves_by_itself() -> None:
+    released: list[float] = []
+    loop = asyncio.get_running_loop()
+    pace = FramePace(0.02, lambda: released.append(loop.time()))
+    assert pace.due()
+    began = loop.time()
+    pace.sent()
+    assert pace.due(), "what comes in the same turn goes along"
+    await asyncio.sleep(0)
+    assert not pace.due()
+    pace.hold()
+    await eventually(lambda: bool(released))
+    assert released[0] - began >= 0.039
+    assert pace.due()
 
 
 async def test_the_end_of_a_stream_aborts_what_was_started_on_it() -> None:
